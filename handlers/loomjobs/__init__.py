@@ -1,0 +1,109 @@
+"""Background jobs on AWS for Python teams: declare jobs, deploy, send messages.
+
+Declare: Queue Workload Retry Rate job EACH_ENQUEUE · Resource Secret Setting Service · schedule cron every Tick
+Inside a job: JobContext · Permanent Transient · Signal Defer Continue
+Send: call enqueue enqueue_many aenqueue status · Call Enqueued Report Status
+Errors: loomjobs.core.errors draws the tree
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from loomjobs.core.call import Call, Enqueued, Report, call
+from loomjobs.core.context import JobContext
+from loomjobs.core.cron import When, cron, every
+from loomjobs.core.declare import job
+from loomjobs.core.errors import (
+    BadKey,
+    BadPayload,
+    ConfigurationError,
+    DeclarationError,
+    EnqueueError,
+    InvalidOption,
+    LoomjobsError,
+    NotAvailableYet,
+    NotSent,
+    PayloadTooLarge,
+    UndeclaredSend,
+    UnknownOutcome,
+)
+from loomjobs.core.job import Job
+from loomjobs.core.key import EACH_ENQUEUE, Key, KeyPart
+from loomjobs.core.queue import Queue, Workload
+from loomjobs.core.retry import Retry
+from loomjobs.core.schedule import MissedRuns, Overlap, Tick, schedule
+from loomjobs.core.signals import Continue, Defer, Permanent, Signal, Transient
+from loomjobs.core.uses import Rate, Resource, Secret, Service, Setting, Use
+
+if TYPE_CHECKING:
+    from loomjobs.runtime.sending import aenqueue, enqueue, enqueue_many
+    from loomjobs.runtime.status import Status, status
+
+__all__ = [
+    "EACH_ENQUEUE",
+    "BadKey",
+    "BadPayload",
+    "Call",
+    "ConfigurationError",
+    "Continue",
+    "DeclarationError",
+    "Defer",
+    "EnqueueError",
+    "Enqueued",
+    "InvalidOption",
+    "Job",
+    "JobContext",
+    "Key",
+    "KeyPart",
+    "LoomjobsError",
+    "MissedRuns",
+    "NotAvailableYet",
+    "NotSent",
+    "Overlap",
+    "PayloadTooLarge",
+    "Permanent",
+    "Queue",
+    "Rate",
+    "Report",
+    "Resource",
+    "Retry",
+    "Secret",
+    "Service",
+    "Setting",
+    "Signal",
+    "Status",
+    "Tick",
+    "Transient",
+    "UndeclaredSend",
+    "UnknownOutcome",
+    "Use",
+    "When",
+    "Workload",
+    "aenqueue",
+    "call",
+    "cron",
+    "enqueue",
+    "enqueue_many",
+    "every",
+    "job",
+    "schedule",
+    "status",
+]
+
+_ON_FIRST_USE = {
+    "aenqueue": "sending",
+    "enqueue": "sending",
+    "enqueue_many": "sending",
+    "Status": "status",
+    "status": "status",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """PEP 562: what sends is imported on first use, so that declaring needs the core only."""
+    if name not in _ON_FIRST_USE:
+        raise AttributeError(f"module 'loomjobs' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"loomjobs.runtime.{_ON_FIRST_USE[name]}"), name)

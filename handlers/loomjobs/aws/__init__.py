@@ -1,0 +1,1 @@
+"""Adapters to AWS: the only place of boto3 and Powertools."""

@@ -1,0 +1,122 @@
+"""Logs and metrics of a worker through Powertools: a JSON line at enqueue, start and end, and EMF per invocation."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from aws_lambda_powertools import Logger
+from aws_lambda_powertools.metrics import EphemeralMetrics, MetricUnit
+
+from loomjobs.core.decision import Acknowledge, DeadLetter, DeferFor, HandBack, RetryIn
+from loomjobs.core.outgoing import Outgoing
+from loomjobs.runtime.ports import Run
+
+UNMAPPED = "unmapped"
+"""The metric dimension of names that no declared job has: foreign names must not make metrics without bound."""
+
+
+class PowertoolsJournal:
+    """Implements the runtime's Journal. Payloads are not logged, only their hash."""
+
+    def __init__(self, *, queue: str, jobs: frozenset[str]) -> None:
+        self._log = Logger(utc=True, log_uncaught_exceptions=False)
+        self._queue = queue
+        self._jobs = jobs
+        self._figures: dict[str, list[tuple[str, MetricUnit, float]]] = defaultdict(list)
+
+    def enqueued(self, messages: Sequence[Outgoing], /) -> None:
+        for message in messages:
+            fields = {"job": message.call.job.name, "id": message.id, "key": message.key, "delay": message.delay}
+            self._log.info("enqueued", extra=fields | {"to_queue": message.call.job.queue.name, "bytes": message.size})
+
+    def started(self, run: Run, /) -> None:
+        self._log.debug("started", extra=_fields(run))
+
+    def ended(self, run: Run, /) -> None:
+        outcome, extra = _outcome(run)
+        fields = _fields(run) | {"outcome": outcome} | extra
+        if run.duration is not None:
+            fields["duration_ms"] = round(run.duration * 1000)
+        if run.detail:
+            fields["detail"] = run.detail
+        level = self._log.error if isinstance(run.decision, (DeadLetter, HandBack)) else self._log.info
+        level("ended", extra=fields)
+        self._count(run, outcome)
+
+    def trouble(self, what: str) -> None:
+        """Something that changed no outcome but should be seen."""
+        self._log.warning(what)
+        self._figures[UNMAPPED].append(("Trouble", MetricUnit.Count, 1))
+
+    def flush(self) -> None:
+        """Write the invocation's metrics; nothing is carried into the next one."""
+        figures, self._figures = self._figures, defaultdict(list)
+        for job, values in figures.items():
+            metrics = EphemeralMetrics()
+            metrics.add_dimension(name="queue", value=self._queue)
+            metrics.add_dimension(name="job", value=job)
+            for name, unit, value in values:
+                metrics.add_metric(name=name, unit=unit, value=value)
+            metrics.flush_metrics()
+
+    def _count(self, run: Run, outcome: str) -> None:
+        job = run.job if run.job in self._jobs else UNMAPPED
+        figures = self._figures[job]
+        figures.append((_METRICS.get(outcome, outcome), MetricUnit.Count, 1))
+        if run.duration is not None:
+            figures.append(("Duration", MetricUnit.Milliseconds, run.duration * 1000))
+            figures.append(("TimeToStart", MetricUnit.Milliseconds, run.latency * 1000))
+
+
+_METRICS: Mapping[str, str] = {
+    "succeeded": "Succeeded",
+    "duplicate": "DuplicateSuppressed",
+    "dead-before": "DuplicateSuppressed",
+    "cancelled": "Cancelled",
+    "retry": "Retried",
+    "deferred": "Deferred",
+    "dead": "Dead",
+    "handed-back": "HandedBack",
+}
+
+
+def _fields(run: Run) -> dict[str, Any]:
+    return {
+        "job": run.job,
+        "id": run.id,
+        "key": run.key,
+        "message_id": run.delivery.message_id,
+        "queue": run.delivery.queue,
+        "attempt": run.attempt,
+        "receives": run.delivery.receives,
+        "latency_ms": round(run.latency * 1000),
+        "payload_hash": run.payload_hash,
+        "trace": run.trace,
+    }
+
+
+def _outcome(run: Run) -> tuple[str, dict[str, Any]]:
+    match run.decision:
+        case Acknowledge(why, since):
+            return why, {"duplicate_of": f"{run.job}#{run.key}", "finished_at": since} if since else {}
+        case RetryIn(delay, failure, _):
+            return "retry", _failure(failure) | {"retry_in_s": round(delay, 1)}
+        case DeferFor(delay, why):
+            return "deferred", {"why": why, "back_in_s": round(delay, 1)}
+        case DeadLetter(reason, failure, attempts):
+            return "dead", {"reason": reason, "attempts": attempts} | _failure(failure)
+        case HandBack(why):
+            return "handed-back", {"why": why}
+
+
+def _failure(failure: Any) -> dict[str, Any]:
+    if failure is None:
+        return {}
+    return {
+        "error": failure.kind,
+        "error_message": failure.message,
+        "fingerprint": failure.fingerprint,
+        "stack": failure.stack,
+    }

@@ -1,0 +1,117 @@
+"""SQS: sending batches, parking dead letters, and setting visibilities."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from botocore.exceptions import BotoCoreError, ClientError, ConnectTimeoutError, EndpointConnectionError
+
+from loomjobs.core.delivery import Attribute
+from loomjobs.core.letter import Letter
+from loomjobs.core.outgoing import Outgoing, Sent
+
+if TYPE_CHECKING:
+    from mypy_boto3_sqs import SQSClient
+
+
+class SqsSender:
+    """Implements the runtime's Sender. `url_of` finds a queue's URL, or raises ConfigurationError."""
+
+    def __init__(self, client: SQSClient, url_of: Callable[[str], str]) -> None:
+        self._client = client
+        self._url_of = url_of
+
+    def send(self, queue: str, messages: Sequence[Outgoing], /) -> Sequence[Sent]:
+        entries: Any = [_entry(place, message) for place, message in enumerate(messages)]
+        try:
+            answer = self._client.send_message_batch(QueueUrl=self._url_of(queue), Entries=entries)
+        except ClientError as error:
+            return [_answered(error)] * len(messages)
+        except (EndpointConnectionError, ConnectTimeoutError) as error:
+            return [Sent("refused", f"queue {queue} cannot be reached: {error}")] * len(messages)
+        except BotoCoreError as error:  # the request may have arrived
+            return [Sent("unknown", f"{type(error).__name__}: {error}")] * len(messages)
+        return _outcomes(len(messages), answer)
+
+
+class SqsDeadLetters:
+    """Implements the runtime's DeadLetterQueue."""
+
+    def __init__(self, client: SQSClient, url: str) -> None:
+        self._client = client
+        self._url = url
+
+    def park(self, letter: Letter, /) -> None:
+        arguments: dict[str, Any] = {"QueueUrl": self._url, "MessageBody": letter.body}
+        if letter.attributes:
+            arguments["MessageAttributes"] = {name: _attribute(value) for name, value in letter.attributes.items()}
+        if letter.group is not None:
+            arguments["MessageGroupId"] = letter.group
+        if letter.dedup is not None:
+            arguments["MessageDeduplicationId"] = letter.dedup
+        self._client.send_message(**arguments)
+
+
+class Visibilities:
+    """Sets when messages come back. Its own failures are reported to `trouble` and change no outcome."""
+
+    def __init__(self, client: SQSClient, url: str, trouble: Callable[[str], None]) -> None:
+        self._client = client
+        self._url = url
+        self._trouble = trouble
+
+    def change(self, seconds: Mapping[str, int]) -> None:
+        """`seconds` by receipt handle; ten to a call."""
+        waits = list(seconds.items())
+        for start in range(0, len(waits), 10):
+            entries: Any = [
+                {"Id": str(place), "ReceiptHandle": receipt, "VisibilityTimeout": wait}
+                for place, (receipt, wait) in enumerate(waits[start : start + 10])
+            ]
+            try:
+                answer = self._client.change_message_visibility_batch(QueueUrl=self._url, Entries=entries)
+            except (ClientError, BotoCoreError) as error:
+                self._trouble(f"{len(entries)} visibilities not changed: {type(error).__name__}: {error}")
+                continue
+            for failed in answer.get("Failed", []):
+                self._trouble(f"a visibility was not changed: {failed.get('Code')}: {failed.get('Message')}")
+
+
+def _entry(place: int, message: Outgoing) -> dict[str, Any]:
+    entry: dict[str, Any] = {"Id": str(place), "MessageBody": message.body}
+    if message.group is not None:
+        entry["MessageGroupId"] = message.group
+    if message.dedup is not None:
+        entry["MessageDeduplicationId"] = message.dedup
+    if message.delay:
+        entry["DelaySeconds"] = message.delay
+    return entry
+
+
+def _outcomes(count: int, answer: Any) -> list[Sent]:
+    """SQS answers 200 with failures inside; a message that it does not mention has no known outcome."""
+    outcomes = [Sent("unknown", "SQS did not say what became of it")] * count
+    for entry in answer.get("Successful", []):
+        outcomes[int(entry["Id"])] = Sent("accepted")
+    for entry in answer.get("Failed", []):
+        reason = f"{entry.get('Code')}: {entry.get('Message', '')}"
+        outcomes[int(entry["Id"])] = Sent("refused" if entry.get("SenderFault") else "again", reason)
+    return outcomes
+
+
+def _answered(error: ClientError) -> Sent:
+    """An error answer: SQS took nothing. Its own faults and throttling are worth another try, ours are not."""
+    code = str(error.response.get("Error", {}).get("Code", ""))
+    status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    again = status >= 500 or "Throttl" in code or code == "OverLimit"
+    return Sent("again" if again else "refused", f"{code}: {error}")
+
+
+def _attribute(value: Attribute) -> dict[str, Any]:
+    rendered: dict[str, Any] = {"DataType": value.type}
+    if value.binary is not None:
+        rendered["BinaryValue"] = value.binary
+    else:
+        rendered["StringValue"] = value.text or ""
+    return rendered

@@ -1,0 +1,143 @@
+"""The execution table: the store of the runtime, and a persistence layer for Powertools' own idempotency decorators.
+
+It keeps Powertools' attributes (`status`, `data`, `expiration`, `in_progress_expiration`) with their meaning, and adds
+what Powertools lacks: a fence (the claim's random owner on every later write), and failures that update the record
+instead of deleting it. So `@idempotent_function(persistence_store=...)` on this table gets the fence too.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from typing import TYPE_CHECKING, Any
+
+from aws_lambda_powertools.utilities.idempotency import DynamoDBPersistenceLayer
+from aws_lambda_powertools.utilities.idempotency.exceptions import (
+    IdempotencyItemAlreadyExistsError,
+    IdempotencyItemNotFoundError,
+)
+from aws_lambda_powertools.utilities.idempotency.persistence.datarecord import DataRecord
+from botocore.exceptions import BotoCoreError, ClientError
+
+from loomjobs.aws.expressions import to_item, update_arguments
+from loomjobs.core.claim import Claim, Lapsed, Replace, claim_write, judge, replace_write, takeover_write
+from loomjobs.core.decision import Failure
+from loomjobs.core.ending import complete_write, fail_write, landed
+from loomjobs.core.errors import LostClaim, StoreUnavailable
+from loomjobs.core.record import Record
+from loomjobs.core.write import Item, Write, Written
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+_UNBOUNDED = 1_000_000
+"""Attempts of a Powertools function: it has no budget of its own."""
+
+
+class ExecutionTable(DynamoDBPersistenceLayer):
+    """One DynamoDB table, key `id` (S), TTL attribute `expiration`."""
+
+    def __init__(self, table_name: str, *, client: DynamoDBClient) -> None:
+        super().__init__(table_name, boto3_client=client, validation_key_attr="ph")
+        self._claims: dict[str, Record] = {}
+
+    # -- the runtime's port ---------------------------------------------------------------------
+
+    def write(self, write: Write, /) -> Written:
+        """Carry out one conditional write. Raises StoreUnavailable when the outcome is not known."""
+        try:
+            answer = self.client.update_item(TableName=self.table_name, **update_arguments(write))
+        except self.client.exceptions.ConditionalCheckFailedException as refusal:
+            return Written(False, self._refusing(write.id, refusal))
+        except (ClientError, BotoCoreError) as error:
+            raise _unavailable(self.table_name, error) from error
+        return Written(True, to_item(answer["Attributes"]))
+
+    def read(self, id: str, /) -> Item | None:
+        """The item, strongly consistent."""
+        try:
+            answer = self.client.get_item(TableName=self.table_name, Key={"id": {"S": id}}, ConsistentRead=True)
+        except (ClientError, BotoCoreError) as error:
+            raise _unavailable(self.table_name, error) from error
+        return to_item(answer["Item"]) if "Item" in answer else None
+
+    def _refusing(self, id: str, refusal: ClientError) -> Item | None:
+        """The item that refused; DynamoDB returns it with the error, some emulators need a read."""
+        item: Any = refusal.response.get("Item")
+        return to_item(item) if item else self.read(id)
+
+    # -- Powertools' hooks ----------------------------------------------------------------------
+
+    def _put_record(self, data_record: DataRecord) -> None:
+        claim = _claim_of(data_record)
+        written = self.write(claim_write(claim))
+        if not written.applied and written.item is not None:
+            old = Record.of(written.item)
+            verdict = judge(old, claim)
+            if isinstance(verdict, Replace):
+                written = self.write(replace_write(claim, old))
+            elif isinstance(verdict, Lapsed):
+                written = self.write(takeover_write(claim, old, attempts=_UNBOUNDED))
+        if not written.applied:
+            old_record = _data_record(written.item) if written.item else None
+            raise IdempotencyItemAlreadyExistsError(f"{data_record.idempotency_key} exists", old_record)
+        assert written.item is not None
+        self._claims[data_record.idempotency_key] = Record.of(written.item)
+
+    def _update_record(self, data_record: DataRecord) -> None:
+        record = self._claims.pop(data_record.idempotency_key)
+        expires = data_record.expiry_timestamp or 0
+        write = complete_write(record, now=_now(), expires=expires, result=data_record.response_data)
+        self._fenced(record, write)
+
+    def _delete_record(self, data_record: DataRecord) -> None:
+        record = self._claims.pop(data_record.idempotency_key, None)
+        if record is None:
+            return  # never ours, so not ours to release
+        failure = Failure("Raised", "the function raised", "powertools")
+        self._fenced(record, fail_write(record, failure, now=_now(), not_before=0, expires=record.expires))
+
+    def _get_record(self, idempotency_key: str) -> DataRecord:
+        item = self.read(idempotency_key)
+        if item is None:
+            raise IdempotencyItemNotFoundError(idempotency_key)
+        return _data_record(item)
+
+    def _fenced(self, record: Record, write: Write) -> None:
+        written = self.write(write)
+        if not written.applied and not landed(record, write, written.item):
+            raise LostClaim(f"{record.id}: another invocation holds it now")
+
+
+def _claim_of(data_record: DataRecord) -> Claim:
+    now = _now()
+    return Claim(
+        id=data_record.idempotency_key,
+        owner=secrets.token_hex(8),
+        now=now,
+        lease=data_record.in_progress_expiry_timestamp or now + 900_000,
+        payload_hash=data_record.payload_hash,
+        message="",
+        sent=now,
+        expires=data_record.expiry_timestamp or now // 1000 + 3_600,
+        version="",
+    )
+
+
+def _data_record(item: Item) -> DataRecord:
+    return DataRecord(
+        idempotency_key=item["id"],
+        status=item["status"] if item["status"] in ("INPROGRESS", "COMPLETED") else "INPROGRESS",
+        expiry_timestamp=item.get("expiration"),
+        in_progress_expiry_timestamp=item.get("in_progress_expiration"),
+        response_data=item.get("data", ""),
+        payload_hash=item.get("ph", ""),
+    )
+
+
+def _unavailable(table: str, error: Exception) -> StoreUnavailable:
+    return StoreUnavailable(f"table {table}: {type(error).__name__}: {error}")
+
+
+def _now() -> int:
+    return int(time.time() * 1000)

@@ -1,0 +1,127 @@
+"""Work to be sent, as a value, and what came of sending it."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Literal, TypeVar
+
+from loomjobs.core import limits
+from loomjobs.core.errors import InvalidOption
+from loomjobs.core.job import Job
+from loomjobs.core.key import EACH_ENQUEUE, derive
+from loomjobs.core.payload import encode
+from loomjobs.core.problem import not_available
+
+P = TypeVar("P")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """A job with its payload, encoded and checked when the call is built. `key` is None for EACH_ENQUEUE."""
+
+    job: Job[Any, Any]
+    payload: Any
+    encoded: bytes
+    key: str | None
+    group: str | None
+    delay: int = 0
+
+    def __repr__(self) -> str:
+        return f"<call {self.job.name} {self.key or ''}>"
+
+
+@dataclass(frozen=True, slots=True)
+class Enqueued:
+    """`id` is the job's id for all its life; `key` its idempotency key."""
+
+    id: str
+    key: str
+    outcome: Literal["accepted", "duplicate", "delayed"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What became of many calls. A queue cannot tell a duplicate: `duplicate` counts what the record suppressed."""
+
+    accepted: int
+    duplicate: int = 0
+    unsent: tuple[Call, ...] = ()
+    unknown: tuple[Call, ...] = ()
+
+
+def call(
+    job: Job[P, Any],
+    payload: P,
+    /,
+    *,
+    delay: timedelta | None = None,
+    at: datetime | None = None,
+    key: str | None = None,
+    tenant: str | None = None,
+    group: str | None = None,
+    expires: timedelta | datetime | None = None,
+    unique_for: timedelta | None = None,
+    then: Call | None = None,
+) -> Call:
+    """Build a call: the payload is encoded, decoded again and compared here, where a mistake has its stack.
+
+    `delay` is whole seconds up to 15 minutes, and not for FIFO queues (SQS has no delay per message there). `key` and
+    `group` override what the declaration derives from the payload.
+    Raises BadPayload, BadKey, InvalidOption, or NotAvailableYet for an option that this release lacks.
+    """
+    later = {"at": at, "tenant": tenant, "expires": expires, "unique_for": unique_for, "then": then}
+    for option, value in later.items():
+        if value is not None:
+            raise not_available(f"{option}=", where=f"call of {job.name}", cure=f"Leave {option}= out.")
+    return Call(
+        job=job,
+        payload=payload,
+        encoded=encode(payload, job.payload_type),
+        key=_key(job, payload, key),
+        group=_group(job, payload, group),
+        delay=_delay(job, delay),
+    )
+
+
+def _key(job: Job[Any, Any], payload: Any, given: str | None) -> str | None:
+    if given is not None:
+        if not given:
+            raise InvalidOption(f"{job.name}: key= is empty; leave it out to use the declared key")
+        return given
+    return None if job.options.key is EACH_ENQUEUE else derive(job.options.key, payload)
+
+
+def _group(job: Job[Any, Any], payload: Any, given: str | None) -> str | None:
+    if not job.queue.fifo:
+        if given is not None:
+            raise InvalidOption(f"{job.name}: queue {job.queue.name} is not FIFO, so group= has no effect; leave it out")
+        return None
+    assert job.options.group is not None
+    value = given if given is not None else str(getattr(payload, job.options.group))
+    if not value:
+        raise InvalidOption(f"{job.name}: its group ({job.options.group}) is empty; FIFO queues need one")
+    return fifo_id(value)
+
+
+def fifo_id(text: str) -> str:
+    """`text` where SQS takes it as a group or deduplication id, else a hash of it: equal texts stay equal."""
+    if re.fullmatch(r"[!-~]{1,%d}" % limits.SQS_FIFO_ID, text):
+        return text
+    return "sha256-" + hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _delay(job: Job[Any, Any], delay: timedelta | None) -> int:
+    if delay is None:
+        return 0
+    seconds = delay.total_seconds()
+    if job.queue.fifo:
+        raise InvalidOption(f"{job.name}: SQS has no delay per message on FIFO queue {job.queue.name}; leave delay= out")
+    if seconds > limits.SQS_DELAY_SECONDS:
+        cure = "Use up to 15 minutes, or a schedule."
+        raise not_available("delay= over 15 minutes", where=f"call of {job.name}", cure=cure)
+    if seconds < 0 or seconds != int(seconds):
+        raise InvalidOption(f"{job.name}: delay={delay} is not a whole number of seconds from 0 to 900")
+    return int(seconds)

@@ -1,0 +1,35 @@
+"""Every default of the product, in one place. Durations are seconds unless the type says otherwise."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Final
+
+ATTEMPTS: Final = 5
+BACKOFF_BASE: Final = timedelta(seconds=15)
+BACKOFF_CAP: Final = timedelta(minutes=10)
+
+JOB_TIMEOUT: Final = timedelta(seconds=30)
+MEMORY_MB: Final = 512
+MAX_WORKERS: Final = 10
+BATCH_SIZE: Final = 10
+
+RESERVE: Final = 5
+"""Time kept at the end of an invocation for records, hand-offs and the answer. No job starts below it + its timeout."""
+LEASE_MARGIN: Final = 2
+"""A lease outlives its invocation by this much, since the kill is not instant."""
+CLOCK_SKEW: Final = 5
+"""A lease is taken over only this long after it lapsed: hosts' clocks differ."""
+HAND_BACK: Final = (30, 120)
+"""Bounds of the random wait of a message handed back because the store was not available."""
+
+SOURCE_RETENTION: Final = 7 * 86_400
+DLQ_RETENTION: Final = 14 * 86_400
+REDRIVE_WINDOW: Final = 9 * 86_400
+"""After a dead letter expired its record is still kept this long, so that a late redrive is recognised."""
+RECEIVE_MARGIN: Final = 86_400
+"""The receive budget is sized for the retention less this."""
+NEWER_VERSION_GRACE: Final = 3_600
+"""How long a message of a newer version waits for a rolling deploy before it is dead-lettered."""
+
+ALARM_PERIOD: Final = 60

@@ -1,0 +1,62 @@
+"""Ending a run: the writes that only the owner of the claim can make. Absolute values, so each can be replayed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from loomjobs.core.decision import Failure, Reason
+from loomjobs.core.record import COMPLETED, DEAD, DYING, INPROGRESS, WAITING, Record, entry, extended
+from loomjobs.core.write import AllOf, Is, Item, Write
+
+
+def complete_write(record: Record, *, now: int, expires: int, result: str | None) -> Write:
+    """INPROGRESS → COMPLETED. `result` is JSON text, stored where it is small enough."""
+    sets: dict[str, Any] = {"status": COMPLETED, "susp": 0, "ended": now, "expiration": expires}
+    if result is not None:
+        sets["data"] = result
+    return _fenced(record, INPROGRESS, sets)
+
+
+def fail_write(record: Record, failure: Failure, *, now: int, not_before: int, expires: int) -> Write:
+    """INPROGRESS → WAITING with the attempt charged."""
+    count = record.attempts + 1
+    sets = {
+        "status": WAITING,
+        "n": count,
+        "nb": not_before,
+        "susp": 0,
+        "hist": extended(record.history, entry(failure, now=now, count=count)),
+        "expiration": expires,
+    }
+    return _fenced(record, INPROGRESS, sets)
+
+
+def defer_write(record: Record, *, not_before: int, expires: int) -> Write:
+    """INPROGRESS → WAITING, nothing charged."""
+    sets = {"status": WAITING, "nb": not_before, "susp": 0, "expiration": expires}
+    return _fenced(record, INPROGRESS, sets)
+
+
+def die_write(record: Record, reason: Reason, failure: Failure | None, *, now: int, expires: int) -> Write:
+    """INPROGRESS → DYING with the attempt charged: from here the job never runs again under this message."""
+    count = record.attempts + 1
+    sets: dict[str, Any] = {"status": DYING, "n": count, "why": reason, "susp": 0, "expiration": expires}
+    if failure is not None:
+        sets["hist"] = extended(record.history, entry(failure, now=now, count=count))
+    return _fenced(record, INPROGRESS, sets)
+
+
+def bury_write(record: Record, *, now: int, expires: int) -> Write:
+    """DYING → DEAD, after the dead-letter queue accepted the message."""
+    return _fenced(record, DYING, {"status": DEAD, "dead_at": now, "ended": now, "expiration": expires})
+
+
+def landed(record: Record, write: Write, item: Item | None) -> bool:
+    """A refused write that had been applied before: its answer was lost, the item already says it."""
+    return item is not None and item.get("owner") == record.owner and item.get("status") == write.sets["status"]
+
+
+def _fenced(record: Record, status: str, sets: Mapping[str, Any]) -> Write:
+    condition = AllOf(Is("owner", "=", record.owner), Is("status", "=", status))
+    return Write(id=record.id, condition=condition, sets=sets)

@@ -1,0 +1,134 @@
+"""Every error that Loomjobs raises.
+
+LoomjobsError
+├── DeclarationError      a job, queue or schedule is declared wrongly (at import, check or synth)
+│   └── NotAvailableYet   the option is part of the API, this release does not implement it
+├── ConfigurationError    the process does not know where something is (queue, table, environment)
+├── BadMessage            a message cannot become a job: never retried
+│   ├── BadEnvelope
+│   ├── BadPayload
+│   └── BadKey
+├── EnqueueError          work was not (or perhaps not) put into a queue
+│   ├── InvalidOption
+│   ├── PayloadTooLarge
+│   ├── UndeclaredSend
+│   ├── NotSent
+│   └── UnknownOutcome
+└── StoreError            the execution record
+    ├── StoreUnavailable
+    └── LostClaim
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from loomjobs.core.call import Report
+    from loomjobs.core.problem import Problem
+
+
+class LoomjobsError(Exception):
+    """The root of the tree: catch this to catch them all."""
+
+
+class DeclarationError(LoomjobsError):
+    """One declaration and everything that is wrong with it, in `problems`."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+class NotAvailableYet(DeclarationError):
+    """The option has its place in the API, but this release does not act on it, so it is refused."""
+
+
+class ConfigurationError(LoomjobsError):
+    """This process was not told where something is; the text says which setting to give."""
+
+
+class BadMessage(LoomjobsError):
+    """The message cannot become a job; running it again would change nothing."""
+
+
+class BadEnvelope(BadMessage):
+    """The body is not a Loomjobs envelope."""
+
+
+class BadPayload(BadMessage):
+    """The payload does not fit its type. `path` is where (`$.lines[3].total`); values are never quoted."""
+
+    def __init__(self, path: str, what: str) -> None:
+        self.path = path
+        self.what = what
+        super().__init__(f"{path}: {what}")
+
+
+class BadKey(BadMessage):
+    """A part of the idempotency key is missing, empty or of a type that has no one spelling."""
+
+
+class EnqueueError(LoomjobsError):
+    """Work was not put into a queue."""
+
+
+class InvalidOption(EnqueueError, ValueError):
+    """An option does not go with this queue or job. Nothing was sent."""
+
+
+class PayloadTooLarge(EnqueueError):
+    """The message is larger than SQS takes. Nothing was sent. Sizes are bytes."""
+
+    def __init__(self, job: str, size: int, limit: int) -> None:
+        self.job = job
+        self.size = size
+        self.limit = limit
+        super().__init__(
+            f"{job}: the message has {size:,} bytes, {size - limit:,} over the limit of {limit:,}. "
+            "Store the data (S3, a table) and pass its address."
+        )
+
+
+class UndeclaredSend(EnqueueError):
+    """A job sent to a job that it does not list in `sends=`. Nothing was sent."""
+
+    def __init__(self, sender: str, job: str) -> None:
+        self.sender = sender
+        self.job = job
+        super().__init__(
+            f"{sender} sends {job}, but does not declare it. Add sends=[...] with {job} to the @job of {sender}: "
+            "that grants its worker the right to send and gives it the queue's address."
+        )
+
+
+class NotSent(EnqueueError):
+    """The queue did not take `report.unsent`; the other `report.accepted` are in. Sending `unsent` again is safe."""
+
+    def __init__(self, report: Report, reason: str) -> None:
+        self.report = report
+        self.reason = reason
+        super().__init__(f"{len(report.unsent)} not sent ({report.accepted} accepted): {reason}")
+
+
+class UnknownOutcome(EnqueueError):
+    """No answer came for `report.unknown`: they may be in the queue. Sending them again is safe where their key is
+    the work's identity, since the second one is suppressed; with EACH_ENQUEUE it may run twice."""
+
+    def __init__(self, report: Report, reason: str) -> None:
+        self.report = report
+        self.reason = reason
+        super().__init__(f"{len(report.unknown)} with unknown outcome ({report.accepted} accepted): {reason}")
+
+
+class StoreError(LoomjobsError):
+    """The execution record could not be used as asked."""
+
+
+class StoreUnavailable(StoreError):
+    """The store did not answer, throttled, or refused access. Nothing runs without a claim."""
+
+
+class LostClaim(StoreError):
+    """Another worker has taken this job over; what this one did since is not recorded."""

@@ -1,0 +1,81 @@
+"""A dead letter: the message as it came, and the short failure report that travels with it in one attribute."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, Final
+
+from loomjobs.core import limits
+from loomjobs.core.decision import DeadLetter
+from loomjobs.core.delivery import Attribute, Delivery
+
+ATTRIBUTE: Final = "loom"
+"""The one message attribute of ours; everything else of ours is in the envelope."""
+_TEXT_BYTES: Final = 1_024
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """What is sent to the dead-letter queue. `dedup` and `group` are for FIFO queues."""
+
+    body: str
+    group: str | None
+    dedup: str | None
+    attributes: dict[str, Attribute]
+
+
+def make_letter(delivery: Delivery, dead: DeadLetter, *, identity: str, job: str | None, at: str) -> Letter:
+    """Body, group and attributes as they came; the report only where an attribute and its bytes are free.
+
+    The report is cut before anything of the message is: first the error's text, then all of it.
+    """
+    attributes = {name: value for name, value in delivery.attributes.items() if name != ATTRIBUTE}
+    report = _report(delivery, dead, identity=identity, job=job, at=at)
+    for candidate in (report, report | {"error": report["error"][:80]}, {"v": 1, "reason": dead.reason}):
+        packed = Attribute("String", json.dumps(candidate, separators=(",", ":")))
+        if _fits(delivery.body, attributes, packed):
+            attributes[ATTRIBUTE] = packed
+            break
+    return Letter(
+        body=delivery.body,
+        group=delivery.group,
+        dedup=delivery.message_id if delivery.kind == "fifo" else None,
+        attributes=attributes,
+    )
+
+
+def read_report(attributes: dict[str, Attribute]) -> dict[str, Any] | None:
+    """The failure report of a dead letter; None where only SQS's own redrive saw the message."""
+    packed = attributes.get(ATTRIBUTE)
+    if packed is None or packed.text is None:
+        return None
+    try:
+        report = json.loads(packed.text)
+    except ValueError:
+        return None
+    return report if isinstance(report, dict) else None
+
+
+def _report(delivery: Delivery, dead: DeadLetter, *, identity: str, job: str | None, at: str) -> dict[str, Any]:
+    failure = dead.failure
+    return {
+        "v": 1,
+        "reason": dead.reason,
+        "job": job,
+        "id": identity,
+        "error": f"{failure.kind}: {failure.message}"[:_TEXT_BYTES] if failure else "",
+        "fingerprint": failure.fingerprint if failure else "",
+        "attempts": dead.attempts,
+        "receives": delivery.receives,
+        "queue": delivery.queue,
+        "message": delivery.message_id,
+        "at": at,
+    }
+
+
+def _fits(body: str, attributes: dict[str, Attribute], packed: Attribute) -> bool:
+    if len(attributes) >= limits.SQS_ATTRIBUTES:
+        return False
+    size = len(body.encode("utf-8", "surrogatepass")) + packed.size(ATTRIBUTE)
+    return size + sum(value.size(name) for name, value in attributes.items()) <= limits.SQS_MESSAGE_BYTES

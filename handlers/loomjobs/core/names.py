@@ -1,0 +1,68 @@
+"""Every name that two sides must agree on: environment variables, parameter paths, stack names."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from loomjobs.core.environment import Environment
+
+# -- environment variables ----------------------------------------------------------------------
+ENV: Final = "LOOMJOBS_ENV"
+"""Name of the environment, for producers outside Lambda."""
+APP: Final = "LOOMJOBS_APP"
+QUEUE: Final = "LOOMJOBS_QUEUE"
+"""Name of the queue that this worker serves."""
+MODULES: Final = "LOOMJOBS_MODULES"
+"""Comma-separated modules that hold this worker's jobs."""
+TABLE: Final = "LOOMJOBS_TABLE"
+DLQ_URL: Final = "LOOMJOBS_DLQ_URL"
+SOURCE_URL: Final = "LOOMJOBS_SOURCE_URL"
+RECORD_TTL: Final = "LOOMJOBS_RECORD_TTL"
+PACE: Final = "LOOMJOBS_PACE"
+RELEASE: Final = "LOOMJOBS_RELEASE"
+
+
+def queue_url_key(queue: str) -> str:
+    """Environment variable with the URL of a queue that this worker may send to."""
+    return f"LOOMJOBS_SEND_{_upper(queue)}"
+
+
+def address_key(resource: str) -> str:
+    return f"LOOMJOBS_ADDRESS_{_upper(resource)}"
+
+
+def setting_key(setting: str) -> str:
+    return f"LOOMJOBS_SETTING_{_upper(setting)}"
+
+
+def secret_key(secret: str) -> str:
+    """Environment variable with a secret's ARN; never with its value."""
+    return f"LOOMJOBS_SECRET_{_upper(secret)}"
+
+
+def _upper(name: str) -> str:
+    return name.upper().replace("-", "_")
+
+
+# -- parameter paths (SSM Parameter Store) ------------------------------------------------------
+def parameter(app: str, env: str, *path: str) -> str:
+    """`/app/env/...`: how stacks and producers find what another stack made."""
+    return "/" + "/".join((app, env, *path))
+
+
+def queue_url_parameter(app: str, env: str, queue: str) -> str:
+    return parameter(app, env, "queues", queue, "url")
+
+
+# -- stacks -------------------------------------------------------------------------------------
+def stack(environment: Environment, part: str) -> str:
+    """`loomjobs-prod-queues`; a worker's part is `worker-<queue>`."""
+    return f"{environment.app}-{environment.name}-{part}"
+
+
+TICKS: Final = "ticks"
+"""The queue of schedule ticks; no queue of a team may have this name."""
+TICK_JOB: Final = "loomjobs.tick"
+SCHEDULED_TIME: Final = "<aws.scheduler.scheduled-time>"
+"""Replaced by EventBridge Scheduler in what it sends:
+https://docs.aws.amazon.com/scheduler/latest/UserGuide/managing-schedule-context-attributes.html"""

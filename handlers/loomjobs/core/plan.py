@@ -1,0 +1,262 @@
+"""The Plan: every derived number, name and grant of one environment, computed once and rendered by everybody else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from math import ceil
+from typing import Any, Literal, TypeAlias
+
+from loomjobs.core import defaults, limits, names
+from loomjobs.core.catalogue import Catalogue
+from loomjobs.core.environment import Environment
+from loomjobs.core.job import Job
+from loomjobs.core.queue import Queue, Workload
+from loomjobs.core.schedule import Schedule
+from loomjobs.core.uses import Access, Secret, Setting
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A value that another stack made, by its path in SSM Parameter Store; read when the stack is deployed."""
+
+    path: str
+
+
+Value: TypeAlias = str | Parameter
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """A right of one worker's role. `because` names the jobs that brought it."""
+
+    kind: Literal["send", "resource", "secret"]
+    target: str
+    verb: str
+    because: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Worker:
+    """One queue with its dead-letter queue, worker function and alarms. Durations are seconds."""
+
+    queue: str
+    fifo: bool
+    workload: str
+    stack: str
+    handler: str
+    jobs: tuple[str, ...]
+    modules: tuple[str, ...]
+    memory_mb: int
+    network: str | None
+    batch_size: int
+    batch_window: int
+    max_concurrency: int
+    downstream_concurrency: int
+    function_timeout: int
+    visibility: int
+    max_receive_count: int
+    retention: int
+    dlq_retention: int
+    age_alarm: int
+    environment: Mapping[str, Value]
+    grants: tuple[Grant, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedSchedule:
+    """`retry_age` bounds EventBridge Scheduler's delivery retries: a tick older than its period is not wanted."""
+
+    name: str
+    job: str
+    expression: str
+    enabled: bool
+    retry_age: int
+    start: str | None
+    end: str | None
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """`workers` are in order of their queues' names; the last is the scheduler's where there are schedules."""
+
+    app: str
+    environment: str
+    record_ttl: int
+    workers: tuple[Worker, ...]
+    schedules: tuple[PlannedSchedule, ...]
+
+    def worker(self, queue: str) -> Worker:
+        return next(worker for worker in self.workers if worker.queue == queue)
+
+
+RECORD_TTL = defaults.SOURCE_RETENTION + defaults.DLQ_RETENTION + defaults.REDRIVE_WINDOW
+"""A record outlives every message that could still ask for it: source + DLQ retention + redrive window."""
+
+TICKS = Queue(
+    names.TICKS,
+    workload=Workload.NEAR_REAL_TIME,
+    max_workers=2,
+    batch_size=1,
+    job_timeout=timedelta(seconds=30),
+    memory_mb=defaults.MEMORY_MB,
+)
+"""The scheduler's own queue."""
+
+
+def make_plan(catalogue: Catalogue, environment: Environment) -> Plan:
+    """Derive everything. Total for any catalogue that `check` passes; it does not check itself."""
+    workers = [_worker(queue, catalogue, environment) for queue in catalogue.queues]
+    if catalogue.schedules:
+        workers.append(_scheduler(catalogue, environment))
+    return Plan(
+        app=environment.app,
+        environment=environment.name,
+        record_ttl=RECORD_TTL,
+        workers=tuple(workers),
+        schedules=tuple(_schedule(schedule, environment) for schedule in catalogue.schedules),
+    )
+
+
+def function_timeout(queue: Queue) -> int:
+    """Seconds for a full batch of the longest jobs, one more for a suspect that runs alone, and the reserve."""
+    longest = int(queue.job_timeout.total_seconds())
+    rounds = ceil(queue.batch_size / queue.parallel)
+    suspect = longest if queue.batch_size > 1 else 0
+    return rounds * longest + suspect + defaults.RESERVE
+
+
+def visibility(queue: Queue) -> int:
+    """Six function timeouts and the batch window, as AWS advises."""
+    window = int(queue.batch_window.total_seconds())
+    return limits.VISIBILITY_PER_TIMEOUT * function_timeout(queue) + window
+
+
+def receive_limit(queue: Queue) -> int:
+    """maxReceiveCount: as many receives as the retention holds, so that it only catches what our code never saw."""
+    fitting = (defaults.SOURCE_RETENTION - defaults.RECEIVE_MARGIN) // visibility(queue)
+    return min(limits.SQS_RECEIVE_COUNT[1], fitting)
+
+
+def resolve_sends(job: Job[Any, Any], catalogue: Catalogue) -> tuple[Job[Any, Any], ...]:
+    """The declared jobs that `sends=` names; unknown names are left to the check."""
+    found = (target if isinstance(target, Job) else catalogue.find(target) for target in job.options.sends)
+    return tuple(target for target in found if target is not None)
+
+
+def _worker(queue: Queue, catalogue: Catalogue, environment: Environment) -> Worker:
+    jobs = catalogue.on(queue.name)
+    sends = [(target.queue.name, job.name) for job in jobs for target in resolve_sends(job, catalogue)]
+    grants = [*_send_grants(sends), *_use_grants(jobs)]
+    return _render(queue, jobs, grants, environment, handler="worker.handler")
+
+
+def _scheduler(catalogue: Catalogue, environment: Environment) -> Worker:
+    scheduled = tuple(dict.fromkeys(schedule.job for schedule in catalogue.schedules))
+    sends = [(schedule.job.queue.name, f"schedule {schedule.name}") for schedule in catalogue.schedules]
+    return _render(TICKS, scheduled, _send_grants(sends), environment, handler="scheduler.handler")
+
+
+def _render(
+    queue: Queue,
+    jobs: tuple[Job[Any, Any], ...],
+    grants: list[Grant],
+    environment: Environment,
+    *,
+    handler: str,
+) -> Worker:
+    modules = tuple(sorted({job.function.__module__ for job in jobs}))
+    return Worker(
+        queue=queue.name,
+        fifo=queue.fifo,
+        workload=queue.workload.name.lower().replace("_", "-"),
+        stack=names.stack(environment, "scheduler" if queue is TICKS else f"worker-{queue.name}"),
+        handler=handler,
+        jobs=tuple(job.name for job in jobs) if queue is not TICKS else (names.TICK_JOB,),
+        modules=modules,
+        memory_mb=queue.memory_mb,
+        network=queue.network,
+        batch_size=queue.batch_size,
+        batch_window=int(queue.batch_window.total_seconds()),
+        max_concurrency=queue.max_workers,
+        downstream_concurrency=queue.max_workers * queue.parallel,
+        function_timeout=function_timeout(queue),
+        visibility=visibility(queue),
+        max_receive_count=receive_limit(queue),
+        retention=defaults.SOURCE_RETENTION,
+        dlq_retention=defaults.DLQ_RETENTION,
+        age_alarm=queue.workload.value,
+        environment=_variables(queue, modules, grants, jobs, environment),
+        grants=tuple(grants),
+    )
+
+
+def _variables(
+    queue: Queue,
+    modules: Iterable[str],
+    grants: Iterable[Grant],
+    jobs: Iterable[Job[Any, Any]],
+    environment: Environment,
+) -> dict[str, Value]:
+    def parameter(*path: str) -> Parameter:
+        return Parameter(names.parameter(environment.app, environment.name, *path))
+
+    variables: dict[str, Value] = {
+        names.APP: environment.app,
+        names.ENV: environment.name,
+        names.QUEUE: queue.name,
+        names.MODULES: ",".join(modules),
+        names.TABLE: parameter("foundation", "executions", "name"),
+        names.SOURCE_URL: parameter("queues", queue.name, "url"),
+        names.DLQ_URL: parameter("queues", queue.name, "dlq", "url"),
+        names.RECORD_TTL: str(RECORD_TTL),
+        names.PACE: f"{environment.pace:g}",
+        "POWERTOOLS_SERVICE_NAME": environment.app,
+        "POWERTOOLS_METRICS_NAMESPACE": environment.app,
+    }
+    for grant in grants:
+        if grant.kind == "send":
+            variables[names.queue_url_key(grant.target)] = parameter("queues", grant.target, "url")
+        elif grant.kind == "secret":
+            variables[names.secret_key(grant.target)] = parameter("resources", grant.target, "address")
+        else:
+            variables[names.address_key(grant.target)] = parameter("resources", grant.target, "address")
+    for setting in sorted({use.name for job in jobs for use in job.options.uses if isinstance(use, Setting)}):
+        if queue is not TICKS:
+            variables[names.setting_key(setting)] = environment.settings.get(setting, "")
+    return variables
+
+
+def _send_grants(sends: Iterable[tuple[str, str]]) -> list[Grant]:
+    return _grouped(("send", queue, "send", because) for queue, because in sends)
+
+
+def _use_grants(jobs: Iterable[Job[Any, Any]]) -> list[Grant]:
+    uses = [(use, job.name) for job in jobs for use in job.options.uses]
+    accesses = [("resource", use.name, verb, job) for use, job in uses if isinstance(use, Access) for verb in use.verbs]
+    secrets = [("secret", use.name, "read", job) for use, job in uses if isinstance(use, Secret)]
+    return _grouped([*accesses, *secrets])
+
+
+def _grouped(rights: Iterable[tuple[Any, str, str, str]]) -> list[Grant]:
+    because: dict[tuple[Any, str, str], list[str]] = {}
+    for kind, target, verb, job in rights:
+        because.setdefault((kind, target, verb), []).append(job)
+    return [Grant(*right, tuple(dict.fromkeys(jobs))) for right, jobs in sorted(because.items())]
+
+
+def _schedule(schedule: Schedule, environment: Environment) -> PlannedSchedule:
+    lowest, highest = limits.SCHEDULE_RETRY_AGE_SECONDS
+    period = int(schedule.when.period().total_seconds())
+    return PlannedSchedule(
+        name=schedule.name,
+        job=schedule.job.name,
+        expression=schedule.when.expression,
+        enabled=schedule.enabled(environment.name),
+        retry_age=max(lowest, min(period, highest)),
+        start=schedule.start.isoformat() if schedule.start else None,
+        end=schedule.end.isoformat() if schedule.end else None,
+        why=schedule.why,
+    )

@@ -1,0 +1,126 @@
+"""A queue: what kind of work it carries. Everything else about it is derived in the Plan."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import KW_ONLY, dataclass
+from datetime import timedelta
+from enum import Enum
+
+from loomjobs.core import defaults, limits
+from loomjobs.core.problem import Problem, pending, refuse
+
+
+class Workload(Enum):
+    """The latency class of a queue: how long a job may wait before somebody should know.
+
+    The value is the age of the oldest message, in seconds, that raises the alarm: twice the upper bound of the class.
+    """
+
+    INTERACTIVE = 30
+    """A user waits for it: under a second, at most 15 s."""
+    NEAR_REAL_TIME = 60
+    """1 to 30 seconds."""
+    BACKGROUND = 600
+    """30 seconds to 5 minutes."""
+    BULK = 14_400
+    """Minutes to hours, such as a monthly run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """One SQS queue with its dead-letter queue, and one worker function.
+
+    - `max_workers`: most Lambda invocations at a time, 2 to 1,000 (the mapping's MaximumConcurrency).
+    - `batch_size`: messages of one invocation. Its longest job times the batch must fit Lambda's 900 s: the Plan checks.
+    - `batch_window`: how long Lambda gathers a batch, whole seconds up to 300; not on FIFO.
+    - `job_timeout`: the longest any job of this queue may run; a job's own `timeout=` may be shorter.
+    - `network`: name of one of the environment's networks (VPC), or none.
+    """
+
+    name: str
+    _: KW_ONLY
+    workload: Workload
+    fifo: bool = False
+    max_workers: int = defaults.MAX_WORKERS
+    parallel: int = 1
+    batch_size: int = defaults.BATCH_SIZE
+    batch_window: timedelta = timedelta(0)
+    memory_mb: int = defaults.MEMORY_MB
+    job_timeout: timedelta = defaults.JOB_TIMEOUT
+    network: str | None = None
+
+    def __post_init__(self) -> None:
+        refuse(_problems(self))
+
+    @property
+    def where(self) -> str:
+        return f"queue {self.name}"
+
+
+def _problems(queue: Queue) -> list[Problem]:
+    """Ranges, and relations between fields, all at once."""
+    rules = [
+        (
+            isinstance(queue.name, str) and re.fullmatch(r"[a-z][a-z0-9-]{0,39}", queue.name) is not None,
+            f"the name {queue.name!r} is not a queue name",
+            "Use up to 40 lower-case letters, digits and hyphens, starting with a letter",
+        ),
+        (
+            isinstance(queue.workload, Workload),
+            f"workload={queue.workload!r} is not a Workload",
+            "Say how long a job may wait, for example workload=Workload.BACKGROUND",
+        ),
+        (
+            _within(queue.max_workers, limits.MAPPING_CONCURRENCY),
+            f"max_workers={queue.max_workers} is outside 2 to 1,000",
+            "Lambda allows no fewer than 2; for strictly serial work use a FIFO queue and one group",
+        ),
+        (
+            _within(queue.memory_mb, limits.LAMBDA_MEMORY_MB),
+            f"memory_mb={queue.memory_mb} is outside 128 to 10,240",
+            "1,769 MB is one full vCPU",
+        ),
+        (
+            queue.job_timeout > timedelta(0) and queue.job_timeout.microseconds == 0,
+            f"job_timeout={queue.job_timeout} is not a whole number of seconds above 0",
+            "Give about twice the p99 run time of the slowest job",
+        ),
+        *_batch_rules(queue),
+    ]
+    found = [Problem(queue.where, what, cure + ".") for ok, what, cure in rules if not ok]
+    if queue.parallel != 1:
+        cure = "Leave parallel= out; scale with max_workers= for now."
+        found.append(pending(f"parallel={queue.parallel}", where=queue.where, cure=cure))
+    return found
+
+
+def _batch_rules(queue: Queue) -> list[tuple[bool, str, str]]:
+    most = limits.MAPPING_BATCH_FIFO if queue.fifo else limits.MAPPING_BATCH_STANDARD
+    window = queue.batch_window.total_seconds()
+    return [
+        (
+            _within(queue.batch_size, (1, most)),
+            f"batch_size={queue.batch_size} is outside 1 to {most:,}",
+            "FIFO takes at most 10" if queue.fifo else "Standard queues take at most 10,000",
+        ),
+        (
+            queue.fifo or queue.batch_size <= limits.MAPPING_BATCH_WITHOUT_WINDOW or window >= 1,
+            f"batch_size={queue.batch_size} needs a batch window",
+            "Lambda takes more than 10 only with batch_window= of at least one second",
+        ),
+        (
+            window == int(window) and 0 <= window <= limits.MAPPING_WINDOW_SECONDS,
+            f"batch_window={queue.batch_window} is not a whole number of seconds from 0 to 300",
+            "Give whole seconds",
+        ),
+        (
+            not (queue.fifo and window),
+            "a FIFO queue has no batch window",
+            "Leave batch_window= out",
+        ),
+    ]
+
+
+def _within(value: int, bounds: tuple[int, int]) -> bool:
+    return isinstance(value, int) and bounds[0] <= value <= bounds[1]

@@ -1,0 +1,108 @@
+"""The execution record: one item per (job, key), and its states. `claim` and `ending` hold the writes between them.
+
+ABSENT | QUEUED | WAITING (due)  --claim-->     INPROGRESS
+INPROGRESS --ok-->       COMPLETED              INPROGRESS --failed, attempts left--> WAITING (n + 1)
+INPROGRESS --deferred--> WAITING                INPROGRESS --permanent or exhausted--> DYING --in the DLQ--> DEAD
+INPROGRESS (lapsed) --take-over--> INPROGRESS, or DYING when its attempts are gone
+DEAD --another message, sent after the death--> INPROGRESS (a redrive always runs)
+
+Every write after the claim is fenced by the claim's random owner, holds absolute values and can be replayed.
+`status`, `in_progress_expiration`, `expiration` and `data` are Powertools' attributes with Powertools' meaning.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from loomjobs.core.decision import Failure
+from loomjobs.core.write import Item
+
+QUEUED: Final = "QUEUED"
+INPROGRESS: Final = "INPROGRESS"
+WAITING: Final = "WAITING"
+DYING: Final = "DYING"
+DEAD: Final = "DEAD"
+COMPLETED: Final = "COMPLETED"
+CANCELLED: Final = "CANCELLED"
+EXPIRED: Final = "EXPIRED"
+
+HISTORY: Final = 10
+"""Failures kept in a record; the newest win."""
+
+
+def record_id(job: str, key: str) -> str:
+    """The record's primary key: readable while it fits 512 bytes, else the key's hash."""
+    text = f"{job}#{key}"
+    if len(text.encode("utf-8", "surrogatepass")) <= 512:
+        return text
+    return f"{job}#sha256:{hashlib.sha256(key.encode('utf-8', 'surrogatepass')).hexdigest()}"
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A stored record as this version reads it: unknown attributes are ignored, missing ones have their first value."""
+
+    id: str
+    status: str
+    owner: str
+    epoch: int
+    attempts: int
+    lease: int
+    not_before: int
+    wave: int
+    suspicions: int
+    uncharged: int
+    payload_hash: str | None
+    message: str
+    sent: int
+    dead_at: int
+    ended: int
+    why: str
+    expires: int
+    cancelled: bool
+    history: tuple[Mapping[str, Any], ...]
+    result: str | None
+
+    @classmethod
+    def of(cls, item: Item) -> Record:
+        return cls(
+            id=item["id"],
+            status=item.get("status", ""),
+            owner=item.get("owner", ""),
+            epoch=item.get("epoch", 0),
+            attempts=item.get("n", 0),
+            lease=item.get("in_progress_expiration", 0),
+            not_before=item.get("nb", 0),
+            wave=item.get("wave", 1),
+            suspicions=item.get("susp", 0),
+            uncharged=item.get("free", 0),
+            payload_hash=item.get("ph"),
+            message=item.get("mid", ""),
+            sent=item.get("sent", 0),
+            dead_at=item.get("dead_at", 0),
+            ended=item.get("ended", 0),
+            why=item.get("why", ""),
+            expires=item.get("expiration", 0),
+            cancelled="cancel" in item,
+            history=tuple(item.get("hist", ())),
+            result=item.get("data"),
+        )
+
+
+def entry(failure: Failure, *, now: int, count: int) -> dict[str, Any]:
+    """One line of a record's history."""
+    return {
+        "kind": failure.kind,
+        "message": failure.message[:500],
+        "fingerprint": failure.fingerprint,
+        "at": now,
+        "n": count,
+    }
+
+
+def extended(history: Sequence[Mapping[str, Any]], entry: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The history with one more entry, bounded."""
+    return [*history, entry][-HISTORY:]

@@ -1,0 +1,112 @@
+"""A delivery understood: which job, for which payload, under which key."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from loomjobs.core import defaults
+from loomjobs.core.catalogue import Catalogue
+from loomjobs.core.decision import DeadLetter, DeferFor, Failure, Reason
+from loomjobs.core.delivery import Delivery
+from loomjobs.core.envelope import Envelope
+from loomjobs.core.errors import BadEnvelope, BadKey, BadPayload, LoomjobsError
+from loomjobs.core.failure import failure_of
+from loomjobs.core.job import Job
+from loomjobs.core.key import EACH_ENQUEUE, derive
+from loomjobs.core.letter import read_report
+from loomjobs.core.payload import decode, digest
+from loomjobs.core.problem import nearest
+from loomjobs.core.record import record_id
+
+_WIRE_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """`id` is the job's id for life: the producer's, or the first message's where a foreign producer gave none."""
+
+    delivery: Delivery
+    envelope: Envelope
+    job: Job[Any, Any]
+    payload: Any
+    id: str
+    key: str
+    payload_hash: str
+
+    @property
+    def record_id(self) -> str:
+        return record_id(self.job.name, self.key)
+
+
+@dataclass(frozen=True, slots=True)
+class Unworkable:
+    """A delivery that is no work here, with what can be said of it."""
+
+    decision: DeadLetter | DeferFor
+    id: str
+    job: str | None = None
+
+
+def understand(delivery: Delivery, catalogue: Catalogue) -> Work | Unworkable:
+    """Decode strictly. Total: whatever arrived gets a decision, and never an exception."""
+    identity = _identity(delivery)
+    try:
+        envelope = Envelope.parse(delivery.body)
+    except BadEnvelope as error:
+        return _dead("bad-envelope", error, identity)
+    identity = envelope.id or identity
+    job = catalogue.find(envelope.job)
+    if envelope.v > _WIRE_VERSION or (job is not None and envelope.payload_version > job.options.version):
+        return _newer(delivery, envelope, identity)
+    if job is None or job.queue.name != delivery.queue:
+        return _unroutable(delivery, envelope, job, catalogue, identity)
+    try:
+        payload: Any = decode(envelope.payload, job.payload_type, strict=job.options.strict)
+    except BadPayload as error:
+        return _dead("bad-payload", error, identity, job.name)
+    try:
+        key = envelope.key or _key(job, payload, identity)
+    except BadKey as error:
+        return _dead("bad-key", error, identity, job.name)
+    return Work(delivery, envelope, job, payload, identity, key, digest(envelope.payload))
+
+
+def _identity(delivery: Delivery) -> str:
+    """The first message's id: a hand-off and a redrive make new messages, and keep it in their report."""
+    report = read_report(dict(delivery.attributes))
+    kept = report.get("id") if report else None
+    return kept if isinstance(kept, str) and kept else delivery.message_id
+
+
+def _key(job: Job[Any, Any], payload: Any, identity: str) -> str:
+    return identity if job.options.key is EACH_ENQUEUE else derive(job.options.key, payload)
+
+
+def _newer(delivery: Delivery, envelope: Envelope, identity: str) -> Unworkable:
+    """During a rolling deploy a newer worker will come for it; after the grace nobody is expected any more."""
+    age = delivery.received_at - delivery.sent_at
+    if age < timedelta(seconds=defaults.NEWER_VERSION_GRACE):
+        return Unworkable(DeferFor(60.0, "its version is newer than this worker"), identity, envelope.job)
+    text = f"envelope v{envelope.v}, payload version {envelope.payload_version}: newer than this worker knows"
+    return Unworkable(_letter("newer-version", text), identity, envelope.job)
+
+
+def _unroutable(
+    delivery: Delivery, envelope: Envelope, job: Job[Any, Any] | None, catalogue: Catalogue, identity: str
+) -> Unworkable:
+    if job is not None:
+        text = f"job {envelope.job} belongs to queue {job.queue.name}, and this is queue {delivery.queue}"
+    else:
+        hint = nearest(envelope.job, (each.name for each in catalogue.jobs))
+        text = f"queue {delivery.queue} has no job {envelope.job}. {hint}If it was renamed, add the old name to aliases=."
+    return Unworkable(_letter("unroutable", text), identity, envelope.job)
+
+
+def _dead(reason: Reason, error: LoomjobsError, identity: str, job: str | None = None) -> Unworkable:
+    return Unworkable(DeadLetter(reason, failure_of(error)), identity, job)
+
+
+def _letter(reason: Reason, text: str) -> DeadLetter:
+    return DeadLetter(reason, Failure("LoomjobsError", text, reason))

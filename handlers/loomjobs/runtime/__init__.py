@@ -1,0 +1,1 @@
+"""The use cases: enqueue, run, hand off. They speak to the outside through the ports of `ports`."""

@@ -1,0 +1,125 @@
+"""The context of a run: what a job sees of its delivery, and the way to what it declared."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Iterable
+from contextvars import ContextVar
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+
+from loomjobs.core.call import Call, Enqueued, Report, call
+from loomjobs.core.errors import InvalidOption, LoomjobsError, UndeclaredSend
+from loomjobs.core.job import Job
+from loomjobs.core.outgoing import Origin
+from loomjobs.core.uses import Access, Resource, Secret, Setting, Use
+from loomjobs.core.work import Work
+from loomjobs.runtime.ports import Addresses, Clock
+from loomjobs.runtime.producer import Producer
+
+P = TypeVar("P")
+
+HOPS = 15
+"""Longest chain of jobs that send jobs. Lambda stops a function at about 16 hops and the message with it:
+https://docs.aws.amazon.com/lambda/latest/dg/invocation-recursion.html"""
+
+running: ContextVar[RunContext | None] = ContextVar("running", default=None)
+"""The run that is on: a plain `enqueue()` inside a job keeps the job's declarations, trace and hop count too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunContext:
+    """Implements `JobContext`. `until` is when the run will be stopped."""
+
+    work: Work
+    attempt: int
+    until: datetime
+    clock: Clock
+    addresses: Addresses
+    producer: Producer
+
+    @property
+    def id(self) -> str:
+        return self.work.id
+
+    @property
+    def key(self) -> str:
+        return self.work.key
+
+    @property
+    def idempotency_key(self) -> str:
+        return idempotency_key(self.work.job.name, self.work.key)
+
+    @property
+    def trace(self) -> str | None:
+        return self.work.envelope.trace
+
+    @property
+    def deadline(self) -> datetime | None:
+        return self.work.envelope.expires
+
+    @property
+    def time_left(self) -> timedelta:
+        return max(timedelta(0), self.until - self.clock())
+
+    def address(self, resource: Resource | Setting, /) -> str:
+        if isinstance(resource, Setting):
+            self._declared(resource, Setting)
+            return self.addresses.setting(resource.name)
+        self._declared(resource, Access)
+        return self.addresses.resource(resource.name)
+
+    def secret(self, secret: Secret, /) -> str:
+        self._declared(secret, Secret)
+        return self.addresses.secret(secret.name)
+
+    def enqueue(self, job: Job[P, Any], payload: P, /, *, delay: timedelta | None = None) -> Enqueued:
+        return self.send(call(job, payload, delay=delay))
+
+    def enqueue_many(self, job: Job[P, Any], payloads: Iterable[P], /) -> Report:
+        return self.send_many(call(job, payload) for payload in payloads)
+
+    async def aenqueue(self, job: Job[P, Any], payload: P, /, *, delay: timedelta | None = None) -> Enqueued:
+        return await asyncio.to_thread(self.enqueue, job, payload, delay=delay)
+
+    def send(self, one: Call) -> Enqueued:
+        """Send a call that the job declares."""
+        return self.producer.enqueue(self._allowed(one), origin=self._origin())
+
+    def send_many(self, calls: Iterable[Call]) -> Report:
+        return self.producer.enqueue_many((self._allowed(one) for one in calls), origin=self._origin())
+
+    def _origin(self) -> Origin:
+        hops = self.work.envelope.hops + 1
+        if hops > HOPS:
+            raise InvalidOption(
+                f"{self.work.job.name}: a chain of {hops} jobs that send each other; Lambda's loop guard would drop it. "
+                "Let one job fan the work out instead of a chain."
+            )
+        return Origin(trace=self.work.envelope.trace, hops=hops)
+
+    def _allowed(self, one: Call) -> Call:
+        declared = {target if isinstance(target, str) else target.name for target in self.work.job.options.sends}
+        if not declared & {one.job.name, *one.job.options.aliases}:
+            raise UndeclaredSend(self.work.job.name, one.job.name)
+        return one
+
+    def _declared(self, thing: Resource | Use, kind: type[Use]) -> None:
+        name = thing.name
+        if not any(isinstance(use, kind) and use.name == name for use in self.work.job.options.uses):
+            spelling = f'Resource("{name}").to(...)' if kind is Access else f'{kind.__name__}("{name}")'
+            raise UndeclaredUse(f"{self.work.job.name} uses {name!r} without declaring it. Add {spelling} to its uses=.")
+
+
+class UndeclaredUse(LoomjobsError):
+    """A job asked for something that it does not list in `uses=`; its worker would have no right to it."""
+
+
+def idempotency_key(job: str, key: str) -> str:
+    """`job` and `key` as one text of at most 64 URL-safe characters: readable where it fits, else a hash."""
+    text = f"{job}-{key}"
+    if len(text) <= 64 and all(c.isascii() and (c.isalnum() or c in "-_.") for c in text):
+        return text
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

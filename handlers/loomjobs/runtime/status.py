@@ -1,0 +1,101 @@
+"""What has become of a job: its execution record, read."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, TypeAlias, TypeVar, overload
+
+from loomjobs.core import record as states
+from loomjobs.core.call import call
+from loomjobs.core.errors import InvalidOption, LoomjobsError
+from loomjobs.core.job import Job
+from loomjobs.core.record import Record, record_id
+from loomjobs.core.result import decode_result
+from loomjobs.runtime.ports import Store
+
+P = TypeVar("P")
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+
+State: TypeAlias = Literal["unknown", "queued", "running", "waiting", "succeeded", "dead", "cancelled", "expired"]
+
+_STATES: dict[str, State] = {
+    states.QUEUED: "queued",
+    states.INPROGRESS: "running",
+    states.WAITING: "waiting",
+    states.COMPLETED: "succeeded",
+    states.DYING: "dead",
+    states.DEAD: "dead",
+    states.CANCELLED: "cancelled",
+    states.EXPIRED: "expired",
+}
+
+_store: ContextVar[Store | None] = ContextVar("store", default=None)
+
+
+class NoResult(LoomjobsError):
+    """The job has not succeeded, so there is no result."""
+
+
+@dataclass(frozen=True, slots=True)
+class Status(Generic[R_co]):
+    """`unknown` also means enqueued and not yet started: the record begins with the first claim."""
+
+    job: Job[Any, Any]
+    key: str
+    state: State
+    attempts: int
+    why: str = ""
+    stored: str | None = None
+
+    def result(self) -> R_co:
+        """The return value; None where it was too large to keep (256 bytes). Raises NoResult unless it succeeded."""
+        if self.state != "succeeded":
+            raise NoResult(f"{self.job.name} {self.key} is {self.state}")
+        value: R_co = decode_result(self.stored, self.job)
+        return value
+
+
+@contextmanager
+def reading(store: Store) -> Iterator[None]:
+    """Read from this store for the block."""
+    token = _store.set(store)
+    try:
+        yield
+    finally:
+        _store.reset(token)
+
+
+@overload
+def status(job: Job[P, Coroutine[Any, Any, R]], payload: P, /) -> Status[R]: ...
+@overload
+def status(job: Job[P, R], payload: P, /) -> Status[R]: ...
+def status(job: Job[Any, Any], payload: Any, /) -> Status[Any]:
+    """The state of the job with this payload's key. Raises InvalidOption for EACH_ENQUEUE, which has no such key."""
+    key = call(job, payload).key
+    if key is None:
+        raise InvalidOption(f"{job.name}: with EACH_ENQUEUE every enqueue has a key of its own, so a payload has no status")
+    return status_of(job, key)
+
+
+def status_of(job: Job[Any, Any], key: str, /) -> Status[Any]:
+    """The same by the key itself."""
+    item = _reader().read(record_id(job.name, key))
+    if item is None:
+        return Status(job, key, "unknown", 0)
+    record = Record.of(item)
+    state = _STATES.get(record.status, "unknown")
+    attempts = record.attempts + (record.status in (states.COMPLETED, states.INPROGRESS))
+    return Status(job, key, state, attempts, record.why, record.result)
+
+
+def _reader() -> Store:
+    chosen = _store.get()
+    if chosen is not None:
+        return chosen
+    from loomjobs.aws.connect import process_store  # goes up, like the default transport of `sending`
+
+    return process_store()
