@@ -65,9 +65,10 @@ _AWS_PERMANENT: Final = frozenset(
 def _by_aws_code(error: BaseException) -> Sorting | None:
     """botocore's ClientError: `response["Error"]["Code"]`; a code of neither table is left to its HTTP status."""
     response = getattr(error, "response", None)
-    if not isinstance(response, Mapping):
+    detail = response.get("Error") if isinstance(response, Mapping) else None
+    code = detail.get("Code") if isinstance(detail, Mapping) else None
+    if not isinstance(code, str):
         return None
-    code = response.get("Error", {}).get("Code", "")
     if code in _AWS_THROTTLED:
         return Sorting("throttled")
     if code in _AWS_TRANSIENT:
@@ -106,7 +107,8 @@ def _holders(error: BaseException) -> Iterator[Any]:
 
 def _status(holder: Any) -> int | None:
     if isinstance(holder, Mapping):
-        value = holder.get("ResponseMetadata", {}).get("HTTPStatusCode")
+        metadata = holder.get("ResponseMetadata")
+        value = metadata.get("HTTPStatusCode") if isinstance(metadata, Mapping) else None
     else:
         values = (getattr(holder, name, None) for name in ("status_code", "status", "code"))
         value = next((each for each in values if isinstance(each, int) and not isinstance(each, bool)), None)

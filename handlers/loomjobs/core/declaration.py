@@ -5,13 +5,13 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import Any, get_origin
+from typing import Any
 
 from loomjobs.core.errors import DeclarationError
 from loomjobs.core.job import Job
 from loomjobs.core.job_name import check_job_name
 from loomjobs.core.key import check_key
-from loomjobs.core.payload import check_type, field_names
+from loomjobs.core.payload_type import check_type, field_names
 from loomjobs.core.problem import Problem, nearest, pending
 from loomjobs.core.uses import Resource, Use
 
@@ -98,7 +98,7 @@ def _of_payload(job: Job[Any, Any], *, later: bool) -> Iterator[Problem]:
 
 
 def _of_group(job: Job[Any, Any], payload_type: Any) -> Iterator[Problem]:
-    group, names = job.options.group, field_names(get_origin(payload_type) or payload_type)
+    group, names = job.options.group, field_names(payload_type)
     if group is not None and group not in names:
         cure = f"{nearest(group, names)}Its fields are {', '.join(names)}."
         yield Problem(job.where, f"group={group!r} is not a field of {payload_type.__name__}", cure)

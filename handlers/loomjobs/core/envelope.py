@@ -1,0 +1,146 @@
+"""The envelope: a message body, version 1. Its JSON Schema is `loomjobs schema`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from loomjobs.core.errors import BadEnvelope, BadPayload
+from loomjobs.core.job_name import check_job_name
+from loomjobs.core.payload import parse
+
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Envelope:
+    """`payload` holds plain JSON values. A foreign producer may give `job` and `payload` alone."""
+
+    job: str
+    payload: object
+    v: int = VERSION
+    id: str | None = None
+    key: str | None = None
+    payload_version: int = 1
+    enqueued_at: datetime | None = None
+    expires: datetime | None = None
+    tenant: str | None = None
+    trace: str | None = None
+    hops: int = 0
+    redrives: int = 0
+    batch: str | None = None
+
+    @classmethod
+    def parse(cls, body: str) -> Envelope:
+        """Read a body strictly; members it does not know are ignored. Raises BadEnvelope naming the member."""
+        try:
+            data = parse(body)
+        except BadPayload as error:
+            raise BadEnvelope(f"the body is not an envelope: {error}") from None
+        if not isinstance(data, dict):
+            raise BadEnvelope('the body is not a JSON object; send {"job": "...", "payload": {...}}')
+        for member in ("job", "payload"):
+            if member not in data:
+                raise BadEnvelope(f'the member {member!r} is missing; send {{"job": "...", "payload": {{...}}}}')
+        advice = check_job_name(data["job"])
+        if advice:
+            raise BadEnvelope(f"the member 'job' is not a job name. {advice}")
+        return cls(**{name: _member(name, data[name]) for name in cls.__dataclass_fields__ if name in data})
+
+
+def render(
+    *,
+    job: str,
+    payload_json: bytes,
+    id: str,
+    key: str,
+    enqueued_at: datetime,
+    payload_version: int = 1,
+    trace: str | None = None,
+    hops: int = 0,
+    redrives: int = 0,
+) -> str:
+    """A body of characters that SQS takes: JSON escapes control characters, and U+FFFE and U+FFFF are escaped here."""
+    members: dict[str, Any] = {
+        "v": VERSION,
+        "job": job,
+        "id": id,
+        "key": key,
+        "payload": msgspec.Raw(payload_json),
+        "payload_version": payload_version,
+        "enqueued_at": _stamp(enqueued_at),
+    }
+    optional = {"trace": trace, "hops": hops, "redrives": redrives}
+    members |= {name: value for name, value in optional.items() if value}
+    body = msgspec.json.encode(members).decode()
+    return body.replace("\ufffe", "\\ufffe").replace("\uffff", "\\uffff")
+
+
+def schema() -> dict[str, Any]:
+    """The envelope's JSON Schema, 2020-12, for producers in other languages."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Loomjobs envelope",
+        "description": "The body of a message. `job` and `payload` are enough; the rest is what our own producers add.",
+        "type": "object",
+        "required": ["job", "payload"],
+        "additionalProperties": True,
+        "properties": {name: {"description": text} | shape for name, (shape, text) in _MEMBERS.items()},
+    }
+
+
+_TEXT = {"type": "string", "minLength": 1}
+_COUNT = {"type": "integer", "minimum": 0}
+_MOMENT = {"type": "string", "format": "date-time"}
+
+_MEMBERS: dict[str, tuple[dict[str, Any], str]] = {
+    "v": ({"type": "integer", "minimum": 1}, "Version of the envelope; 1 when left out."),
+    "job": (
+        {"type": "string", "pattern": r"^[a-z][a-z0-9-]*(\.[a-z][a-z0-9-]*)+$", "maxLength": 100},
+        "Name of the job, as declared.",
+    ),
+    "id": (_TEXT, "Id of this enqueue; the SQS message id stands in when left out."),
+    "key": (_TEXT, "Idempotency key; derived from the payload when left out."),
+    "payload": ({}, "What the job needs; its shape is the job's. Money is a string such as \"12.50\"."),
+    "payload_version": ({"type": "integer", "minimum": 1}, "Version of the payload's shape; 1 when left out."),
+    "enqueued_at": (_MOMENT, "When it was enqueued, RFC 3339 with a zone."),
+    "expires": (_MOMENT, "After this instant it is not worth running."),
+    "tenant": (_TEXT, "On whose behalf."),
+    "trace": (
+        {"type": "string", "pattern": "^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$"},
+        "W3C traceparent of the caller.",
+    ),
+    "hops": (_COUNT, "Jobs before this one in a chain of jobs that send jobs."),
+    "redrives": (_COUNT, "How often it came back from the dead-letter queue."),
+    "batch": (_TEXT, "The batch it belongs to."),
+}
+
+
+def _member(name: str, value: Any) -> Any:
+    shape = _MEMBERS[name][0]
+    if shape.get("format") == "date-time":
+        return _moment(name, value)
+    kind = shape.get("type")
+    if kind == "integer":
+        if not isinstance(value, int) or isinstance(value, bool) or value < shape["minimum"]:
+            raise BadEnvelope(f"the member {name!r} is not a whole number from {shape['minimum']}")
+    elif kind == "string" and (not isinstance(value, str) or not value):
+        raise BadEnvelope(f"the member {name!r} is not a non-empty text")
+    return value
+
+
+def _moment(name: str, value: Any) -> datetime:
+    try:
+        moment = msgspec.convert(value, datetime)
+    except msgspec.ValidationError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        raise BadEnvelope(f"the member {name!r} is not an RFC 3339 instant with a zone, such as 2026-01-31T02:00:00Z")
+    return moment.astimezone(UTC)
+
+
+def _stamp(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,100 @@
+"""Building a call: checked where it is built, and options that cannot be kept are refused."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from catalogue_fixture import LEDGER, Statement, declare
+from loomjobs.core.call import call, fifo_id
+from loomjobs.core.errors import BadKey, BadPayload, InvalidOption, NotAvailableYet
+from loomjobs.core.key import EACH_ENQUEUE
+
+WRITE = declare("billing.write")
+POST = declare("ledger.post", LEDGER)
+ONE = Statement("c1", date(2026, 1, 1))
+
+
+def test_the_key_comes_from_the_payload() -> None:
+    assert call(WRITE, ONE).key == call(WRITE, Statement("c1", date(2026, 1, 1))).key
+    assert call(WRITE, ONE).key != call(WRITE, Statement("c2", date(2026, 1, 1))).key
+
+
+def test_each_enqueue_has_no_key_before_it_is_sent() -> None:
+    assert call(declare("a.b", key=EACH_ENQUEUE), ONE).key is None
+
+
+def test_a_wrong_payload_is_refused_where_it_is_built() -> None:
+    with pytest.raises(BadPayload):
+        call(WRITE, Statement(7, date(2026, 1, 1)))  # type: ignore[arg-type]
+    with pytest.raises(BadPayload):
+        call(WRITE, {"customer_id": "c1"})
+
+
+def test_an_empty_key_part_is_refused() -> None:
+    with pytest.raises(BadKey, match="customer_id"):
+        call(WRITE, Statement("", date(2026, 1, 1)))
+
+
+def test_a_group_comes_from_the_payload_on_fifo_only() -> None:
+    assert call(POST, ONE).group == "c1"
+    assert call(WRITE, ONE).group is None
+    with pytest.raises(InvalidOption, match="not FIFO"):
+        call(WRITE, ONE, group="x")
+
+
+@pytest.mark.parametrize("group", ["with space", "ünï", "x" * 129, "tab\t"])
+def test_a_group_that_sqs_does_not_take_is_hashed_and_stays_itself(group: str) -> None:
+    hashed = fifo_id(group)
+    assert hashed == fifo_id(group)
+    assert len(hashed) <= 128
+    assert hashed != fifo_id(group + "x")
+    assert fifo_id("customer-1/a") == "customer-1/a"
+
+
+def test_an_empty_group_is_refused_rather_than_shared() -> None:
+    keyless = declare("ledger.any", LEDGER, key=EACH_ENQUEUE)
+    with pytest.raises(InvalidOption, match="is empty"):
+        call(keyless, Statement("", date(2026, 1, 1)))
+
+
+@pytest.mark.parametrize(
+    "delay", [timedelta(seconds=-1), timedelta(milliseconds=500)], ids=["negative", "fraction"]
+)
+def test_a_delay_is_whole_seconds(delay: timedelta) -> None:
+    with pytest.raises(InvalidOption, match="whole number of seconds"):
+        call(WRITE, ONE, delay=delay)
+
+
+def test_a_delay_on_fifo_is_refused_since_sqs_would_drop_it() -> None:
+    with pytest.raises(InvalidOption, match="no delay per message on FIFO"):
+        call(POST, ONE, delay=timedelta(seconds=60))
+
+
+def test_a_delay_beyond_what_sqs_takes_is_refused_until_it_exists() -> None:
+    with pytest.raises(NotAvailableYet):
+        call(WRITE, ONE, delay=timedelta(minutes=15, seconds=1))
+    assert call(WRITE, ONE, delay=timedelta(minutes=15)).delay == 900
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("at", datetime(2030, 1, 1, tzinfo=UTC)),
+        ("tenant", "t"),
+        ("expires", timedelta(hours=1)),
+        ("unique_for", timedelta(hours=1)),
+        ("then", call(WRITE, ONE)),
+    ],
+)
+def test_what_a_later_release_fills_is_refused(option: str, value: Any) -> None:
+    with pytest.raises(NotAvailableYet, match=f"{option}= is not available yet"):
+        call(WRITE, ONE, **{option: value})
+
+
+def test_a_given_key_replaces_the_derived_one_and_is_not_empty() -> None:
+    assert call(WRITE, ONE, key="mine").key == "mine"
+    with pytest.raises(InvalidOption, match="empty"):
+        call(WRITE, ONE, key="")

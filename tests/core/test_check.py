@@ -1,0 +1,146 @@
+"""The check: relations between declarations and environments, every problem at once."""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+from typing import Any
+
+import pytest
+
+from catalogue_fixture import BILLING, DEV, LEDGER, Statement, catalogue, declare
+from loomjobs.core.catalogue import Catalogue
+from loomjobs.core.check import check
+from loomjobs.core.cron import cron
+from loomjobs.core.environment import Environment
+from loomjobs.core.problem import Problem
+from loomjobs.core.queue import Queue, Workload
+from loomjobs.core.retry import Retry
+from loomjobs.core.schedule import MissedRuns, Overlap, Schedule
+from loomjobs.core.uses import Resource, Secret, Setting
+
+
+def whats(problems: list[Problem]) -> str:
+    return "\n".join(str(problem) for problem in problems)
+
+
+def schedule(job: Any, payload: Any, **options: Any) -> Schedule:
+    return Schedule(
+        name=job.name,
+        job=job,
+        when=cron("0 2 1 * ? *"),
+        payload=payload,
+        why="the books close",
+        missed=MissedRuns.SKIP,
+        overlap=Overlap.ALLOW,
+        **options,
+    )
+
+
+def test_a_sound_catalogue_has_no_findings() -> None:
+    assert check(catalogue(declare("a.b")), [DEV], provided=()) == []
+
+
+def test_an_unknown_target_is_reported_with_the_nearest_name() -> None:
+    found = check(catalogue(declare("billing.write", sends=["billing.pots"]), declare("billing.post")))
+    assert "sends= names 'billing.pots'" in whats(found)
+    assert "Did you mean billing.post?" in whats(found)
+
+
+def test_a_name_taken_by_an_alias_is_reported() -> None:
+    found = check(catalogue(declare("a.b"), declare("a.c", aliases=["a.b"])))
+    assert "the name a.b is also declared at" in whats(found)
+
+
+def test_a_batch_that_does_not_fit_lambda_is_reported_with_the_one_that_does() -> None:
+    queue = Queue("slow", workload=Workload.BULK, batch_size=10, job_timeout=timedelta(minutes=2))
+    found = check(catalogue(declare("a.b", queue)))
+    assert "needs 1325 s" in whats(found)
+    assert "batch_size=6 fits" in whats(found)
+
+
+def test_the_suggested_batch_really_fits() -> None:
+    for seconds in (50, 90, 120, 400, 440, 895):
+        queue = Queue("slow", workload=Workload.BULK, batch_size=10, job_timeout=timedelta(seconds=seconds))
+        (problem,) = [one for one in check(catalogue(declare("a.b", queue))) if "needs" in one.what] or [None]
+        if problem is None:
+            continue
+        size = int(problem.cure.split("batch_size=")[1].split()[0])
+        fitting = Queue("slow", workload=Workload.BULK, batch_size=size, job_timeout=timedelta(seconds=seconds))
+        assert "needs" not in whats(check(catalogue(declare("a.b", fitting))))
+
+
+def test_a_job_longer_than_lambda_is_told_so() -> None:
+    queue = Queue("slow", workload=Workload.BULK, batch_size=1, job_timeout=timedelta(minutes=20))
+    assert "Lower job_timeout= to at most 895 s" in whats(check(catalogue(declare("a.b", queue))))
+
+
+def test_more_attempts_than_the_retention_holds_receives_for_are_reported() -> None:
+    found = check(catalogue(declare("a.b", LEDGER, retry=Retry(attempts=200))))
+    assert "200 attempts may take 1000 receives" in whats(found)
+
+
+def test_one_queue_declared_in_two_ways_is_reported() -> None:
+    other = Queue("billing", workload=Workload.INTERACTIVE)
+    found = check(catalogue(declare("a.b", BILLING), declare("a.c", other)))
+    assert "it is declared twice, with different options" in whats(found)
+
+
+def test_the_schedulers_queue_name_is_reserved() -> None:
+    assert "the name is the scheduler's own" in whats(check(catalogue(declare("a.b", Queue("ticks", workload=Workload.BULK)))))
+
+
+def test_what_nobody_provides_and_what_nobody_uses_are_both_reported() -> None:
+    job = declare("a.b", uses=[Resource("statments").to("write"), Secret("token")])
+    found = check(catalogue(job), provided=["statements", "token"])
+    assert "uses 'statments', which infra/resources.py does not provide" in whats(found)
+    assert "Did you mean statements?" in whats(found)
+    assert [one.severity for one in found] == ["error", "warning"]
+
+
+def test_a_missing_setting_is_reported_for_each_environment_that_lacks_it() -> None:
+    job = declare("a.b", uses=[Setting("sender")])
+    found = check(catalogue(job), [DEV, Environment(name="prod")])
+    assert [(one.where, one.what) for one in found] == [
+        ("environment prod", "the setting 'sender' of job a.b is missing")
+    ]
+
+
+def test_a_missing_network_is_reported() -> None:
+    job = declare("a.b", Queue("inner", workload=Workload.BULK, network="private"))
+    assert "the network 'private' of queue inner is missing" in whats(check(catalogue(job), [DEV]))
+
+
+def test_a_schedule_whose_payload_does_not_fit_its_job_is_found_before_its_first_tick() -> None:
+    job = declare("billing.close")
+    wrong = check(catalogue(job, schedules=[schedule(job, lambda tick: {"customer": 1})]))
+    assert "is refused" in whats(wrong)
+    raising = check(catalogue(job, schedules=[schedule(job, lambda tick: 1 / 0)]))
+    assert "raised ZeroDivisionError" in whats(raising)
+    assert not check(catalogue(job, schedules=[schedule(job, lambda tick: Statement("a", date(2026, 1, 1)))]))
+
+
+def test_a_schedule_for_an_unknown_environment_is_reported() -> None:
+    job = declare("billing.close")
+    one = schedule(job, lambda tick: Statement("a", date(2026, 1, 1)), only=("lokal",))
+    found = check(catalogue(job, schedules=[one]), [DEV, Environment(name="local")])
+    assert "only= names the environment 'lokal'" in whats(found)
+    assert "Did you mean local?" in whats(found)
+
+
+def test_variables_that_lambda_would_refuse_are_reported() -> None:
+    many = [Resource(f"a-resource-with-quite-a-long-name-{n}").to("read") for n in range(25)]
+    found = check(catalogue(declare("a.b", uses=many)), [DEV])
+    assert "the variables of worker billing come to about" in whats(found)
+
+
+def test_problems_of_loading_come_along() -> None:
+    broken = Catalogue((declare("a.b"),), (), (Problem("module jobs.x", "it does not import", "Mend it."),))
+    assert "module jobs.x" in whats(check(broken, [DEV]))
+
+
+@pytest.mark.parametrize("name", ["Prod", "", "a" * 21, "pr.od"])
+def test_an_environment_name_that_aws_names_cannot_carry_is_refused(name: str) -> None:
+    from loomjobs.core.errors import DeclarationError
+
+    with pytest.raises(DeclarationError):
+        Environment(name=name)
