@@ -1,6 +1,6 @@
 """Background jobs on AWS for Python teams: declare jobs, deploy, send messages.
 
-Declare: Queue Workload Retry Rate job EACH_ENQUEUE · Resource Secret Setting Service · schedule cron every Tick
+Declare: Queue Workload Retry Rate job EACH_ENQUEUE · Resource Secret Setting Service · schedule cron every
 Inside a job: JobContext · Permanent Transient · Signal Defer Continue
 Send: call enqueue enqueue_many aenqueue status · Call Enqueued Report Status
 Errors: loomjobs.core.errors draws the tree

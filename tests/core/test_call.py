@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from catalogue_fixture import LEDGER, Statement, declare
 from loomjobs.core.call import call, fifo_id
 from loomjobs.core.errors import BadKey, BadPayload, InvalidOption, NotAvailableYet
 from loomjobs.core.key import EACH_ENQUEUE
+from tests.core.catalogue_fixture import LEDGER, Statement, declare
 
 WRITE = declare("billing.write")
 POST = declare("ledger.post", LEDGER)
@@ -60,9 +60,7 @@ def test_an_empty_group_is_refused_rather_than_shared() -> None:
         call(keyless, Statement("", date(2026, 1, 1)))
 
 
-@pytest.mark.parametrize(
-    "delay", [timedelta(seconds=-1), timedelta(milliseconds=500)], ids=["negative", "fraction"]
-)
+@pytest.mark.parametrize("delay", [timedelta(seconds=-1), timedelta(milliseconds=500)], ids=["negative", "fraction"])
 def test_a_delay_is_whole_seconds(delay: timedelta) -> None:
     with pytest.raises(InvalidOption, match="whole number of seconds"):
         call(WRITE, ONE, delay=delay)

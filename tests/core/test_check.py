@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from catalogue_fixture import BILLING, DEV, LEDGER, Statement, catalogue, declare
 from loomjobs.core.catalogue import Catalogue
 from loomjobs.core.check import check
 from loomjobs.core.cron import cron
@@ -17,6 +16,7 @@ from loomjobs.core.queue import Queue, Workload
 from loomjobs.core.retry import Retry
 from loomjobs.core.schedule import MissedRuns, Overlap, Schedule
 from loomjobs.core.uses import Resource, Secret, Setting
+from tests.core.catalogue_fixture import BILLING, DEV, LEDGER, Statement, catalogue, declare
 
 
 def whats(problems: list[Problem]) -> str:
@@ -86,7 +86,9 @@ def test_one_queue_declared_in_two_ways_is_reported() -> None:
 
 
 def test_the_schedulers_queue_name_is_reserved() -> None:
-    assert "the name is the scheduler's own" in whats(check(catalogue(declare("a.b", Queue("ticks", workload=Workload.BULK)))))
+    assert "the name is the scheduler's own" in whats(
+        check(catalogue(declare("a.b", Queue("ticks", workload=Workload.BULK))))
+    )
 
 
 def test_what_nobody_provides_and_what_nobody_uses_are_both_reported() -> None:

@@ -91,8 +91,14 @@ def test_a_waiting_record_that_is_due_is_claimed_and_keeps_its_charged_attempts(
     ("attributes", "expected"),
     [
         ({"nb": NOW + 5_000}, Wait(NOW + 5_000, "backing off")),
-        ({"status": "INPROGRESS", "in_progress_expiration": NOW + 7_000}, Wait(NOW + 12_000, "in progress elsewhere")),
-        ({"status": "INPROGRESS", "in_progress_expiration": NOW - 4_999}, Wait(NOW + 1, "in progress elsewhere")),
+        (
+            {"status": "INPROGRESS", "in_progress_expiration": NOW + 7_000},
+            Wait(NOW + 12_000, "in progress elsewhere"),
+        ),
+        (
+            {"status": "INPROGRESS", "in_progress_expiration": NOW - 4_999},
+            Wait(NOW + 1, "in progress elsewhere"),
+        ),
         ({"status": "INPROGRESS", "in_progress_expiration": NOW - 5_000}, Lapsed()),
         ({"status": "COMPLETED"}, Ended()),
         ({"status": "CANCELLED"}, Ended()),
@@ -105,7 +111,10 @@ def test_a_waiting_record_that_is_due_is_claimed_and_keeps_its_charged_attempts(
         ({"status": "DEAD", "dead_at": NOW - 2_000, "mid": "m2"}, Buried()),
         ({"status": "DEAD", "dead_at": NOW - 2_000, "mid": "m1"}, Replace()),
         ({"status": "COMPLETED", "expiration": NOW // 1000}, Replace()),
-        ({"status": "INPROGRESS", "in_progress_expiration": NOW + 9_000, "expiration": NOW // 1000 - 1}, Replace()),
+        (
+            {"status": "INPROGRESS", "in_progress_expiration": NOW + 9_000, "expiration": NOW // 1000 - 1},
+            Replace(),
+        ),
         ({"status": "INPROGRESS", "owner": "mine"}, Won()),
         ({"cancel": True}, Ended()),
         ({"status": "PAUSED"}, Wait(NOW + 60_000, "record of a newer release (PAUSED)")),
@@ -122,7 +131,9 @@ def test_a_record_that_is_waiting_and_due_but_raced_is_tried_again_soon() -> Non
 
 def test_a_crash_alone_is_charged_to_the_job() -> None:
     old = Record.of(item(status="INPROGRESS", in_progress_expiration=NOW - 60_000, wave=1))
-    written = apply(takeover_write(CLAIM, old, attempts=5), item(status="INPROGRESS", in_progress_expiration=NOW - 60_000))
+    written = apply(
+        takeover_write(CLAIM, old, attempts=5), item(status="INPROGRESS", in_progress_expiration=NOW - 60_000)
+    )
     assert written.item is not None
     assert (written.item["n"], written.item["susp"], written.item["free"]) == (2, 1, 0)
     assert written.item["hist"][-1]["kind"] == "Crashed"

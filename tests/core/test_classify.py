@@ -61,7 +61,14 @@ def test_aws_throttling_is_throttled_whatever_its_status(code: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "code", ["InternalServerError", "ServiceUnavailable", "RequestTimeout", "TransactionConflictException", "ExpiredToken"]
+    "code",
+    [
+        "InternalServerError",
+        "ServiceUnavailable",
+        "RequestTimeout",
+        "TransactionConflictException",
+        "ExpiredToken",
+    ],
 )
 def test_aws_trouble_that_passes_is_transient(code: str) -> None:
     assert sort(aws(code)).kind == "transient"
@@ -76,7 +83,9 @@ def test_a_missing_right_is_mended_by_a_deploy_so_it_is_retried_within_bounds() 
     assert sort(aws("AccessDeniedException", 403)).kind == "unknown"
 
 
-@pytest.mark.parametrize(("status", "kind"), [(500, "transient"), (503, "transient"), (429, "throttled"), (400, "permanent")])
+@pytest.mark.parametrize(
+    ("status", "kind"), [(500, "transient"), (503, "transient"), (429, "throttled"), (400, "permanent")]
+)
 def test_an_unlisted_aws_code_is_sorted_by_its_http_status(status: int, kind: str) -> None:
     assert sort(aws("SomethingNew", status)).kind == kind
 
@@ -139,7 +148,6 @@ def test_an_unprocessable_request_is_permanent_on_each_client(error: Exception) 
         ConnectionResetError(),
         BrokenPipeError(),
         TimeoutError(),
-        asyncio.TimeoutError(),
         asyncio.CancelledError(),
         socket.gaierror(),
         ssl.SSLError(),

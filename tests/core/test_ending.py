@@ -47,7 +47,9 @@ def test_a_late_finisher_changes_nothing(ending: Callable[[Record], Write], lost
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
-def test_a_lost_reply_is_recognised_by_the_owner_and_the_state_it_wrote(ending: Callable[[Record], Write]) -> None:
+def test_a_lost_reply_is_recognised_by_the_owner_and_the_state_it_wrote(
+    ending: Callable[[Record], Write],
+) -> None:
     record = Record.of(held())
     write = ending(record)
     after = apply(write, held()).item

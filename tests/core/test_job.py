@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from catalogue_fixture import BILLING, LEDGER, Statement, run
 from loomjobs.core.context import JobContext
 from loomjobs.core.declaration import payload_problems
 from loomjobs.core.declare import job
@@ -17,6 +16,7 @@ from loomjobs.core.job import Job, Options
 from loomjobs.core.key import EACH_ENQUEUE
 from loomjobs.core.registry import current, isolated
 from loomjobs.core.uses import Rate, Resource
+from tests.core.catalogue_fixture import BILLING, LEDGER, Statement, run
 
 KEY = ("customer_id", "period")
 

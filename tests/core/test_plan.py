@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalogue_fixture import BILLING, DEV, LEDGER, MAIL, Statement, catalogue, declare
 from loomjobs.core import defaults, limits, names
 from loomjobs.core.cron import cron
 from loomjobs.core.environment import Environment
@@ -18,6 +17,7 @@ from loomjobs.core.plan import Grant, Parameter, function_timeout, make_plan, re
 from loomjobs.core.queue import Queue, Workload
 from loomjobs.core.schedule import MissedRuns, Overlap, Schedule, Tick
 from loomjobs.core.uses import Resource, Secret, Service, Setting
+from tests.core.catalogue_fixture import BILLING, DEV, LEDGER, MAIL, Statement, catalogue, declare
 
 
 def monthly(job: Any, **options: Any) -> Schedule:
@@ -104,8 +104,8 @@ def test_a_worker_is_told_what_it_uses_and_nothing_else() -> None:
 
 def test_a_worker_imports_only_the_modules_of_its_own_jobs() -> None:
     worker = make_plan(catalogue(declare("a.b")), DEV).worker("billing")
-    assert worker.modules == ("catalogue_fixture",)
-    assert worker.environment[names.MODULES] == "catalogue_fixture"
+    assert worker.modules == ("tests.core.catalogue_fixture",)
+    assert worker.environment[names.MODULES] == "tests.core.catalogue_fixture"
 
 
 def test_the_scheduler_may_send_to_the_queues_of_scheduled_jobs_and_knows_no_settings() -> None:

@@ -16,7 +16,7 @@ def test_an_authors_except_exception_does_not_swallow_a_signal() -> None:
     def job() -> None:
         try:
             raise Defer(timedelta(seconds=1))
-        except Exception:  # noqa: BLE001, S110 what an author might write
+        except Exception:  # noqa: BLE001 what an author might write
             pass
 
     with pytest.raises(Signal):

@@ -48,7 +48,12 @@ def test_a_write_creates_what_is_absent() -> None:
 
 def test_defaults_keep_what_is_there_and_sums_add_to_it() -> None:
     write = Write(
-        id="x", condition=Is("n", "=", 7), sets={"s": "b"}, absent_sets={"n": 0}, adds={"epoch": 2}, removes=("old",)
+        id="x",
+        condition=Is("n", "=", 7),
+        sets={"s": "b"},
+        absent_sets={"n": 0},
+        adds={"epoch": 2},
+        removes=("old",),
     )
     item = {"id": "x", "n": 7, "epoch": 3, "old": 1, "s": "a"}
     assert apply(write, item).item == {"id": "x", "n": 7, "epoch": 5, "s": "b"}

@@ -66,7 +66,7 @@ class QueueUrls:
             return given
         if names.QUEUE in self._environment:
             raise ConfigurationError(
-                f"this worker was not given queue {queue!r}: declare the job in sends= of the job that sends it, and deploy"
+                f"this worker was not given queue {queue!r}: name its job in sends= of the sending job, and deploy"
             )
         return self._found.setdefault(queue, self._look_up(queue))
 
@@ -165,7 +165,9 @@ def process_store() -> ExecutionTable:
     """The execution table: in a worker from its environment, elsewhere by `LOOMJOBS_ENV` through SSM."""
     table = os.environ.get(names.TABLE)
     if not table:
-        path = names.parameter(os.environ.get(names.APP, "loomjobs"), _env(os.environ), "foundation", "executions", "name")
+        path = names.parameter(
+            os.environ.get(names.APP, "loomjobs"), _env(os.environ), "foundation", "executions", "name"
+        )
         table = _parameter(path)
     return ExecutionTable(table, client=clients.dynamodb())
 

@@ -28,7 +28,12 @@ class PowertoolsJournal:
 
     def enqueued(self, messages: Sequence[Outgoing], /) -> None:
         for message in messages:
-            fields = {"job": message.call.job.name, "id": message.id, "key": message.key, "delay": message.delay}
+            fields = {
+                "job": message.call.job.name,
+                "id": message.id,
+                "key": message.key,
+                "delay": message.delay,
+            }
             self._log.info("enqueued", extra=fields | {"to_queue": message.call.job.queue.name, "bytes": message.size})
 
     def started(self, run: Run, /) -> None:

@@ -46,7 +46,7 @@ class DecidingProcessor(BasePartialBatchProcessor):
 
     def _prepare(self) -> None:
         """A killed invocation's messages come back soon after it, not after six of its timeouts."""
-        super()._prepare()
+        super()._prepare()  # type: ignore[no-untyped-call]
         now = self._worker.clock()
         self._typed = [SQSRecord(record) for record in self.records]
         deliveries = [delivery_of(record, queue=self._queue, now=now) for record in self._typed]
@@ -74,7 +74,7 @@ class DecidingProcessor(BasePartialBatchProcessor):
         now = self._worker.clock()
         waits = ((delivery, back_at - now.timestamp()) for delivery, back_at in self._stays)
         self._visibilities.change({each.receipt: visibility_timeout(wait, each, now) for each, wait in waits})
-        super()._clean()
+        super()._clean()  # type: ignore[no-untyped-call]
 
 
 def _unused(record: SQSRecord) -> None:

@@ -79,8 +79,9 @@ class ExecutionTable(DynamoDBPersistenceLayer):
             elif isinstance(verdict, Lapsed):
                 written = self.write(takeover_write(claim, old, attempts=_UNBOUNDED))
         if not written.applied:
-            old_record = _data_record(written.item) if written.item else None
-            raise IdempotencyItemAlreadyExistsError(f"{data_record.idempotency_key} exists", old_record)
+            error = IdempotencyItemAlreadyExistsError(f"{data_record.idempotency_key} exists")
+            error.old_data_record = _data_record(written.item) if written.item else None
+            raise error
         assert written.item is not None
         self._claims[data_record.idempotency_key] = Record.of(written.item)
 

@@ -97,7 +97,9 @@ def _key(job: Job[Any, Any], payload: Any, given: str | None) -> str | None:
 def _group(job: Job[Any, Any], payload: Any, given: str | None) -> str | None:
     if not job.queue.fifo:
         if given is not None:
-            raise InvalidOption(f"{job.name}: queue {job.queue.name} is not FIFO, so group= has no effect; leave it out")
+            raise InvalidOption(
+                f"{job.name}: queue {job.queue.name} is not FIFO, so group= has no effect; leave it out"
+            )
         return None
     assert job.options.group is not None
     value = given if given is not None else str(getattr(payload, job.options.group))
@@ -108,7 +110,7 @@ def _group(job: Job[Any, Any], payload: Any, given: str | None) -> str | None:
 
 def fifo_id(text: str) -> str:
     """`text` where SQS takes it as a group or deduplication id, else a hash of it: equal texts stay equal."""
-    if re.fullmatch(r"[!-~]{1,%d}" % limits.SQS_FIFO_ID, text):
+    if len(text) <= limits.SQS_FIFO_ID and re.fullmatch("[!-~]+", text):
         return text
     return "sha256-" + hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -118,7 +120,9 @@ def _delay(job: Job[Any, Any], delay: timedelta | None) -> int:
         return 0
     seconds = delay.total_seconds()
     if job.queue.fifo:
-        raise InvalidOption(f"{job.name}: SQS has no delay per message on FIFO queue {job.queue.name}; leave delay= out")
+        raise InvalidOption(
+            f"{job.name}: SQS has no delay per message on FIFO queue {job.queue.name}; leave delay= out"
+        )
     if seconds > limits.SQS_DELAY_SECONDS:
         cure = "Use up to 15 minutes, or a schedule."
         raise not_available("delay= over 15 minutes", where=f"call of {job.name}", cure=cure)

@@ -124,7 +124,7 @@ def _of_schedules(catalogue: Catalogue, environments: Collection[str]) -> Iterat
             continue  # a finding about the job already
         except LoomjobsError as error:
             yield Problem(schedule.where, f"its payload for the tick of {at.isoformat()} is refused: {error}", "")
-        except Exception as error:  # the author's function is checked, so whatever it raises is a finding
+        except Exception as error:  # noqa: BLE001 the author's function is checked, so whatever it raises is a finding
             what = f"payload= raised {type(error).__name__} for the tick of {at.isoformat()}: {error}"
             yield Problem(schedule.where, what, "It gets a Tick and returns the job's payload.")
 

@@ -153,7 +153,12 @@ def takeover_write(claim: Claim, old: Record, *, attempts: int) -> Write:
     """
     charged = old.wave == 1 or old.uncharged >= UNCHARGED_CRASHES
     count = old.attempts + charged
-    crash = {"kind": "Crashed", "message": "the worker process ended during the run", "at": claim.now, "n": count}
+    crash = {
+        "kind": "Crashed",
+        "message": "the worker process ended during the run",
+        "at": claim.now,
+        "n": count,
+    }
     sets = claim.fresh() | {
         "n": count,
         "free": old.uncharged + (not charged),

@@ -8,14 +8,20 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
-from loomjobs.core.errors import BadMessage, InvalidOption, LoomjobsError, PayloadTooLarge, UndeclaredSend
+from loomjobs.core.errors import (
+    BadMessage,
+    InvalidOption,
+    LoomjobsError,
+    PayloadTooLarge,
+    UndeclaredSend,
+)
 from loomjobs.core.retry import Retry
 from loomjobs.core.signals import Permanent, Transient
 
 
 @dataclass(frozen=True, slots=True)
 class Sorting:
-    """`unknown` is retried within the job's attempts. `after` is the least wait in seconds that the other side asked."""
+    """`unknown` is retried within the job's attempts. `after`: least wait in seconds, as the other side asked."""
 
     kind: Literal["transient", "throttled", "permanent", "unknown"]
     after: float = 0.0
@@ -116,8 +122,8 @@ def _status(holder: Any) -> int | None:
 
 
 def _retry_after(holder: Any, now: datetime) -> float:
-    headers = getattr(holder, "headers", None)
-    text = headers.get("Retry-After") if hasattr(headers, "get") else None
+    read = getattr(getattr(holder, "headers", None), "get", None)
+    text = read("Retry-After") if callable(read) else None
     return retry_after(text, now) if isinstance(text, str) else 0.0
 
 

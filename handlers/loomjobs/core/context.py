@@ -15,7 +15,7 @@ P = TypeVar("P")
 
 
 class JobContext(Protocol):
-    """The second argument of every job. A plain object with these members serves in tests (`loomjobs.testing.context`)."""
+    """The second argument of every job. In tests, `loomjobs.testing.context` makes one."""
 
     @property
     def id(self) -> str:

@@ -132,7 +132,7 @@ def every(interval: timedelta, /) -> When:
 def _converted(fields: list[str]) -> str:
     """A five-field crontab in EventBridge's form."""
     if len(fields) != 5:
-        return "Write minutes hours day-of-month month day-of-week year, such as cron(\"0 2 1 * ? *\")."
+        return 'Write minutes hours day-of-month month day-of-week year, such as cron("0 2 1 * ? *").'
     minute, hour, day, month, weekday = fields
     if weekday == "*":
         weekday = "?"

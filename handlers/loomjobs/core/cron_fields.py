@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Final, TypeAlias
 
-MONTHS: Final = dict(zip("JAN FEB MAR APR MAY JUN JUL AUG SEP OCT NOV DEC".split(), range(1, 13), strict=True))
-DAYS: Final = dict(zip("SUN MON TUE WED THU FRI SAT".split(), range(1, 8), strict=True))
+MONTHS: Final[dict[str, int]] = dict(
+    zip("JAN FEB MAR APR MAY JUN JUL AUG SEP OCT NOV DEC".split(), range(1, 13), strict=True)
+)
+DAYS: Final[dict[str, int]] = dict(zip("SUN MON TUE WED THU FRI SAT".split(), range(1, 8), strict=True))
 YEARS: Final = (1970, 2199)
 
 DayRule: TypeAlias = Callable[[int, int], frozenset[int]]
@@ -63,7 +65,7 @@ class Field:
             return self.names[text.upper()]
         if self.names_only and text.isdecimal():
             raise FieldError(
-                f"{self.name}: {text!r} is a number, and 1 is Sunday here but Monday in crontab; use a name (SUN to SAT)"
+                f"{self.name}: {text!r} is a number; 1 is Sunday here and Monday in crontab, so use a name (SUN to SAT)"
             )
         if not text.isdecimal() or not self.low <= int(text) <= self.high:
             span = f"{self.low} to {self.high}" + (f" or {next(iter(self.names))}…" if self.names else "")

@@ -80,7 +80,9 @@ def _of_options(job: Job[Any, Any]) -> Iterator[Problem]:
             yield Problem(where, f"uses= holds {use!r}", "Use Resource(...).to(...), Secret, Setting or Service.")
     for target in options.sends:
         if not isinstance(target, (Job, str)):
-            yield Problem(where, f"sends= holds {target!r}", "List jobs, or their names where imports would be a cycle.")
+            yield Problem(
+                where, f"sends= holds {target!r}", "List jobs, or their names where imports would be a cycle."
+            )
 
 
 def _of_payload(job: Job[Any, Any], *, later: bool) -> Iterator[Problem]:

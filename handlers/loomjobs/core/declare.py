@@ -75,7 +75,7 @@ def job(
     )
 
     def declare(fn: Callable[[P, JobContext], R], /) -> Job[P, R]:
-        frame = sys._getframe(1)
+        frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage] the documented way to a caller's names
         nested = frame.f_locals if frame.f_locals is not frame.f_globals else None
         declared = Job(name, fn, options, local_names=dict(nested) if nested else None)
         registry = current()

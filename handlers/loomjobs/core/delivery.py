@@ -8,7 +8,6 @@ from datetime import datetime
 from typing import Literal
 
 
-
 @dataclass(frozen=True, slots=True)
 class Attribute:
     """A user attribute of a message, kept as it came so that a hand-off passes it on unchanged."""
@@ -37,5 +36,5 @@ class Delivery:
     group: str | None = None
     dedup: str | None = None
     trace_header: str | None = None
-    attributes: Mapping[str, Attribute] = field(default_factory=dict)
+    attributes: Mapping[str, Attribute] = field(default_factory=dict[str, Attribute])
     kind: Literal["standard", "fifo"] = "standard"

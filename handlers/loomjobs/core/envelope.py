@@ -104,8 +104,11 @@ _MEMBERS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "id": (_TEXT, "Id of this enqueue; the SQS message id stands in when left out."),
     "key": (_TEXT, "Idempotency key; derived from the payload when left out."),
-    "payload": ({}, "What the job needs; its shape is the job's. Money is a string such as \"12.50\"."),
-    "payload_version": ({"type": "integer", "minimum": 1}, "Version of the payload's shape; 1 when left out."),
+    "payload": ({}, 'What the job needs; its shape is the job\'s. Money is a string such as "12.50".'),
+    "payload_version": (
+        {"type": "integer", "minimum": 1},
+        "Version of the payload's shape; 1 when left out.",
+    ),
     "enqueued_at": (_MOMENT, "When it was enqueued, RFC 3339 with a zone."),
     "expires": (_MOMENT, "After this instant it is not worth running."),
     "tenant": (_TEXT, "On whose behalf."),

@@ -39,8 +39,8 @@ class Environment:
     retain: bool = True
     log_retention_days: int = 30
     alarm_email: str | None = None
-    settings: Mapping[str, str] = field(default_factory=dict)
-    networks: Mapping[str, Network] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict[str, str])
+    networks: Mapping[str, Network] = field(default_factory=dict[str, Network])
     pace: float = 1.0
     python: str = "3.13"
     architecture: str = "arm64"

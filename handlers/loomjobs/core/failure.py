@@ -29,7 +29,7 @@ def _kind(error: BaseException) -> str:
 def _text(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception:  # an author's __str__ must not hide the failure itself
+    except Exception:  # noqa: BLE001 an author's __str__ must not hide the failure itself
         return "(its text could not be made)"
 
 

@@ -112,15 +112,14 @@ class Job(Generic[P, R_co]):
     def hints(self) -> dict[str, Any]:
         """The resolved annotations; looked up again until every name exists, since a module may not be complete yet."""
         if self._hints is None:
-            self._hints = _resolve(self)
+            self._hints = _resolve(self, self._locals or {})
             self._locals = None
         return self._hints
 
 
-def _resolve(declared: Job[Any, Any]) -> dict[str, Any]:
-    names = {**vars(sys.modules["builtins"]), **(declared._locals or {})}
+def _resolve(declared: Job[Any, Any], local_names: Mapping[str, Any]) -> dict[str, Any]:
     try:
-        return get_type_hints(declared.function, localns=names | {"JobContext": JobContext})
+        return get_type_hints(declared.function, localns={**local_names, "JobContext": JobContext})
     except (NameError, AttributeError, TypeError) as error:
         cure = "Import the type at module level (not under TYPE_CHECKING), or define it above the job."
         what = f"its annotations do not resolve: {error}"

@@ -26,7 +26,7 @@ DEPTH = 64
 
 
 def encode(payload: object, type_: Any, /) -> bytes:
-    """The payload as JSON. It is decoded again as a check, so what a worker could not read is refused in the caller."""
+    """The payload as JSON, decoded again as a check: what a worker could not read is refused in the caller."""
     _walk(payload, "$", 0)
     try:
         encoded = _dump(payload, type_)
@@ -53,7 +53,7 @@ def parse(text: str | bytes, /) -> object:
 
 
 def decode(data: object, type_: type[T], /, *, strict: bool = False) -> T:
-    """Plain values as a payload. Unknown members are ignored for rolling deploys; `strict` refuses them at any depth."""
+    """Plain values as a payload. Unknown members are ignored (rolling deploys); `strict` refuses them at any depth."""
     try:
         value = _convert(data, type_)
     except BadPayload:
@@ -116,7 +116,11 @@ def _walk(value: Any, path: str, depth: int) -> None:
     elif isinstance(value, Mapping):
         for key, each in value.items():
             _walk(key, f"{path}.<key>", depth + 1)
-            _walk(each, f"{path}.{key}" if isinstance(key, str) and key.isidentifier() else f"{path}[…]", depth + 1)
+            _walk(
+                each,
+                f"{path}.{key}" if isinstance(key, str) and key.isidentifier() else f"{path}[…]",
+                depth + 1,
+            )
     elif isinstance(value, (Sequence, Set)) and not isinstance(value, (bytes, bytearray)):
         for place, each in enumerate(value):
             _walk(each, f"{path}[{place}]", depth + 1)
@@ -148,7 +152,8 @@ def _located(error: Exception) -> BadPayload:
     """msgspec ends its messages with ` - at `$.path``; pydantic's errors have a location."""
     locate = getattr(error, "errors", None)
     if callable(locate):
-        first = locate(include_input=False, include_url=False)[0]
+        first: Any = locate(include_input=False, include_url=False)
+        first = first[0]
         return BadPayload(".".join(["$", *(str(part) for part in first["loc"])]), str(first["msg"]))
     text, _, path = str(error).partition(" - at `")
     return BadPayload(path.rstrip("`") or "$", text or type(error).__name__)

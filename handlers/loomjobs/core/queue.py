@@ -32,7 +32,7 @@ class Queue:
     """One SQS queue with its dead-letter queue, and one worker function.
 
     - `max_workers`: most Lambda invocations at a time, 2 to 1,000 (the mapping's MaximumConcurrency).
-    - `batch_size`: messages of one invocation. Its longest job times the batch must fit Lambda's 900 s: the Plan checks.
+    - `batch_size`: messages of one invocation; a batch of the longest jobs must fit Lambda's 900 s, which is checked.
     - `batch_window`: how long Lambda gathers a batch, whole seconds up to 300; not on FIFO.
     - `job_timeout`: the longest any job of this queue may run; a job's own `timeout=` may be shorter.
     - `network`: name of one of the environment's networks (VPC), or none.

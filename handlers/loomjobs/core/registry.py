@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
@@ -35,7 +35,7 @@ def current() -> Registry:
 
 
 @contextmanager
-def isolated() -> Iterator[Registry]:
+def isolated() -> Generator[Registry]:
     """A fresh registry for the block: for tests and tools that load a catalogue beside the process's own."""
     registry = Registry()
     token = _current.set(registry)

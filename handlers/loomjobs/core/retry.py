@@ -35,12 +35,12 @@ class Retry:
         """
         cap = self.cap.total_seconds()
         doublings = min(max(failures - 1, 0), 62)
-        return least + pace * min(cap, self.base.total_seconds() * 2**doublings) * roll
+        return least + pace * min(cap, self.base.total_seconds() * float(2**doublings)) * roll
 
 
 def _problems(retry: Retry) -> list[Problem]:
     where = "Retry"
-    found = []
+    found: list[Problem] = []
     if retry.attempts < 1:
         found.append(Problem(where, f"attempts={retry.attempts}", "It counts the first run, so it is at least 1."))
     if not timedelta(0) < retry.base <= retry.cap:

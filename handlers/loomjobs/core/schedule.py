@@ -120,16 +120,15 @@ def schedule(
 
 
 def _problems(one: Schedule) -> list[Problem]:
-    found = []
+    found: list[Problem] = []
     if not re.fullmatch(rf"[0-9A-Za-z\-_.]{{1,{limits.SCHEDULE_NAME}}}", one.name):
         cure = f"Up to {limits.SCHEDULE_NAME} letters, digits, hyphens, underscores and dots."
         found.append(Problem(one.where, f"name={one.name!r} is not a schedule name", cure))
     if len(one.why.split()) < 2:
         cure = "Say what the run is for and what a delay of an hour would mean."
         found.append(Problem(one.where, f"why={one.why!r} does not explain it", cure))
-    for edge in (one.start, one.end):
-        if edge is not None and edge.tzinfo is None:
-            found.append(Problem(one.where, f"{edge} has no time zone", "Use datetime(..., tzinfo=UTC)."))
+    naive = [edge for edge in (one.start, one.end) if edge is not None and edge.tzinfo is None]
+    found += [Problem(one.where, f"{edge} has no time zone", "Use datetime(..., tzinfo=UTC).") for edge in naive]
     if one.missed != MissedRuns.SKIP:
         cure = "Use missed=MissedRuns.SKIP for now."
         found.append(pending("a missed-run policy other than SKIP", where=one.where, cure=cure))

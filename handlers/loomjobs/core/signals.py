@@ -34,7 +34,7 @@ class Defer(Signal):
     @overload
     def __init__(self, *, until: datetime, why: str = ...) -> None: ...
     def __init__(
-        self, delay: timedelta | None = None, /, *, until: datetime | None = None, why: str = "deferred by the job"
+        self, delay: timedelta | None = None, *, until: datetime | None = None, why: str = "deferred by the job"
     ) -> None:
         if (delay is None) == (until is None):
             raise TypeError("Defer takes either a delay or until=")

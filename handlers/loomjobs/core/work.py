@@ -100,7 +100,9 @@ def _unroutable(
         text = f"job {envelope.job} belongs to queue {job.queue.name}, and this is queue {delivery.queue}"
     else:
         hint = nearest(envelope.job, (each.name for each in catalogue.jobs))
-        text = f"queue {delivery.queue} has no job {envelope.job}. {hint}If it was renamed, add the old name to aliases=."
+        text = (
+            f"queue {delivery.queue} has no job {envelope.job}. {hint}If it was renamed, add the old name to aliases=."
+        )
     return Unworkable(_letter("unroutable", text), identity, envelope.job)
 
 

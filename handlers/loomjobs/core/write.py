@@ -62,8 +62,8 @@ class Write:
     id: str
     condition: Condition
     sets: Mapping[str, Any]
-    absent_sets: Mapping[str, Any] = field(default_factory=dict)
-    adds: Mapping[str, int] = field(default_factory=dict)
+    absent_sets: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    adds: Mapping[str, int] = field(default_factory=dict[str, int])
     removes: tuple[str, ...] = ()
 
 

@@ -95,8 +95,8 @@ class RunContext:
         hops = self.work.envelope.hops + 1
         if hops > HOPS:
             raise InvalidOption(
-                f"{self.work.job.name}: a chain of {hops} jobs that send each other; Lambda's loop guard would drop it. "
-                "Let one job fan the work out instead of a chain."
+                f"{self.work.job.name}: a chain of {hops} jobs that send each other, which Lambda's loop guard drops. "
+                "Let one job fan the work out instead."
             )
         return Origin(trace=self.work.envelope.trace, hops=hops)
 
@@ -110,7 +110,9 @@ class RunContext:
         name = thing.name
         if not any(isinstance(use, kind) and use.name == name for use in self.work.job.options.uses):
             spelling = f'Resource("{name}").to(...)' if kind is Access else f'{kind.__name__}("{name}")'
-            raise UndeclaredUse(f"{self.work.job.name} uses {name!r} without declaring it. Add {spelling} to its uses=.")
+            raise UndeclaredUse(
+                f"{self.work.job.name} uses {name!r} without declaring it. Add {spelling} to its uses=."
+            )
 
 
 class UndeclaredUse(LoomjobsError):

@@ -21,7 +21,14 @@ class Producer:
     """Stateless between calls, so threads may share one. `pause` waits so many seconds between tries."""
 
     def __init__(
-        self, sender: Sender, *, clock: Clock, token: Token, roll: Roll, journal: Journal, pause: Callable[[float], None]
+        self,
+        sender: Sender,
+        *,
+        clock: Clock,
+        token: Token,
+        roll: Roll,
+        journal: Journal,
+        pause: Callable[[float], None],
     ) -> None:
         self._sender = sender
         self._clock = clock
@@ -81,8 +88,8 @@ class Producer:
 @dataclass(slots=True)
 class _Tally:
     accepted: int = 0
-    unsent: list[Call] = field(default_factory=list)
-    unknown: list[Call] = field(default_factory=list)
+    unsent: list[Call] = field(default_factory=list[Call])
+    unknown: list[Call] = field(default_factory=list[Call])
     reason: str = ""
 
     @property

@@ -60,7 +60,7 @@ class Runner:
                     value = self._await(value, seconds)
         except _Alarm:
             return Raised(JobTimeout(f"stopped after its timeout of {seconds:g} s"))
-        except BaseException as error:  # SystemExit or a cancelled task is this record's failure, not the batch's
+        except BaseException as error:  # noqa: BLE001 SystemExit or a cancelled task is this record's failure, not the batch's
             return Raised(error)
         return _never_ran(value) or Returned(value)
 
@@ -77,13 +77,12 @@ class Runner:
 
 async def _bounded(coroutine: Coroutine[Any, Any, Any], seconds: float) -> Any:
     """Await within the timeout, then cancel what the job left running: nothing may thaw into another job."""
-    timed_out = False
+    limit = asyncio.timeout(seconds)
     try:
-        async with asyncio.timeout(seconds) as limit:
+        async with limit:
             return await coroutine
     except TimeoutError:
-        timed_out = limit.expired()
-        if not timed_out:
+        if not limit.expired():
             raise
     finally:
         left = asyncio.all_tasks() - {asyncio.current_task()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import datetime, timedelta
@@ -20,7 +20,7 @@ _bound: ContextVar[Producer | None] = ContextVar("producer", default=None)
 
 
 @contextmanager
-def bound(producer: Producer) -> Iterator[None]:
+def bound(producer: Producer) -> Generator[None]:
     """Send through this producer for the block: tests, scripts with their own clients."""
     token = _bound.set(producer)
     try:
@@ -93,6 +93,8 @@ def producer() -> Producer:
     chosen = _bound.get()
     if chosen is not None:
         return chosen
-    from loomjobs.aws.connect import process_producer  # the one import that goes up: binding the default transport
+    from loomjobs.aws.connect import (
+        process_producer,
+    )  # the one import that goes up: binding the default transport
 
     return process_producer()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -60,7 +60,7 @@ class Status(Generic[R_co]):
 
 
 @contextmanager
-def reading(store: Store) -> Iterator[None]:
+def reading(store: Store) -> Generator[None]:
     """Read from this store for the block."""
     token = _store.set(store)
     try:
@@ -77,7 +77,9 @@ def status(job: Job[Any, Any], payload: Any, /) -> Status[Any]:
     """The state of the job with this payload's key. Raises InvalidOption for EACH_ENQUEUE, which has no such key."""
     key = call(job, payload).key
     if key is None:
-        raise InvalidOption(f"{job.name}: with EACH_ENQUEUE every enqueue has a key of its own, so a payload has no status")
+        raise InvalidOption(
+            f"{job.name}: with EACH_ENQUEUE every enqueue has a key of its own, so a payload has no status"
+        )
     return status_of(job, key)
 
 

@@ -10,7 +10,16 @@ from loomjobs.core import defaults
 from loomjobs.core.catalogue import Catalogue
 from loomjobs.core.claim import Buried, Claim, Conflict, Ended, Resume, Wait
 from loomjobs.core.classify import classify
-from loomjobs.core.decision import Acknowledge, DeadLetter, Decision, DeferFor, Failure, HandBack, Reason, RetryIn
+from loomjobs.core.decision import (
+    Acknowledge,
+    DeadLetter,
+    Decision,
+    DeferFor,
+    Failure,
+    HandBack,
+    Reason,
+    RetryIn,
+)
 from loomjobs.core.delivery import Delivery
 from loomjobs.core.errors import LostClaim, StoreUnavailable
 from loomjobs.core.failure import failure_of
@@ -61,9 +70,15 @@ class Worker:
         )
         try:
             run = self._claimed(work, run, until)
+        except LostClaim as error:
+            run = replace(run, decision=HandBack("lost the claim"), detail=str(error))
         except StoreUnavailable as error:
             # nothing runs without a claim; the message comes back when the store may have recovered
-            run = replace(run, decision=DeferFor(self._between(defaults.HAND_BACK), "store-unavailable"), detail=str(error))
+            run = replace(
+                run,
+                decision=DeferFor(self._between(defaults.HAND_BACK), "store-unavailable"),
+                detail=str(error),
+            )
         self.journal.ended(run)
         return run.decision
 
@@ -111,8 +126,8 @@ class Worker:
             case Buried() if record is not None:
                 return replace(run, decision=Acknowledge("dead-before", _iso(record.dead_at)))
             case Ended() if record is not None:
-                why = "cancelled" if record.cancelled else "duplicate"
-                return replace(run, decision=Acknowledge(why, _iso(record.ended)))
+                ended = Acknowledge("cancelled" if record.cancelled else "duplicate", _iso(record.ended))
+                return replace(run, decision=ended)
             case _:
                 return replace(run, decision=DeferFor(1.0 + self.roll(), "contended"))
 
@@ -124,8 +139,6 @@ class Worker:
         run = replace(run, duration=(self.clock() - started).total_seconds())
         try:
             return self._record(work, record, run, ending)
-        except LostClaim as error:
-            return replace(run, decision=HandBack("lost the claim"), detail=str(error))
         except StoreUnavailable as error:
             # the effect may be done and is not recorded: not acknowledged, visibility untouched, run again later
             return replace(run, decision=HandBack("effect uncertain"), detail=str(error))
@@ -141,7 +154,9 @@ class Worker:
         )
         token = running.set(context)
         try:
-            return self.runner.run(work.job, work.payload, context, seconds=max(0.001, (until - started).total_seconds()))
+            return self.runner.run(
+                work.job, work.payload, context, seconds=max(0.001, (until - started).total_seconds())
+            )
         finally:
             running.reset(token)
 
@@ -178,7 +193,7 @@ class Worker:
         return self._hand_off(work, dying, run, failure)
 
     def _hand_off(self, work: Work, record: Record, run: Run, failure: Failure | None) -> Run:
-        """DYING → dead-letter queue → DEAD: a crash anywhere between leaves DYING, and the next delivery resumes here."""
+        """DYING → dead-letter queue → DEAD: after a crash in between, the next delivery resumes here."""
         reason: Any = record.why or "permanent"
         dead = DeadLetter(reason, failure, attempts=record.attempts)
         parked = self._park(replace(run, decision=dead, attempt=record.attempts), identity=work.id)
@@ -191,8 +206,12 @@ class Worker:
         at = self.clock().isoformat(timespec="seconds")
         try:
             self.letters.park(make_letter(run.delivery, run.decision, identity=identity, job=run.job, at=at))
-        except Exception as error:  # whatever stopped the send, the message is still in its queue and comes again
-            return replace(run, decision=HandBack("dead-letter hand-off failed"), detail=f"{type(error).__name__}: {error}")
+        except Exception as error:  # noqa: BLE001 whatever it was, the message is still in its queue
+            return replace(
+                run,
+                decision=HandBack("dead-letter hand-off failed"),
+                detail=f"{type(error).__name__}: {error}",
+            )
         return run
 
     def _after(self, seconds: float) -> int:
