@@ -21,7 +21,7 @@ class PowertoolsJournal:
     """Implements the runtime's Journal. Payloads are not logged, only their hash."""
 
     def __init__(self, *, queue: str, jobs: frozenset[str]) -> None:
-        self._log = Logger(utc=True, log_uncaught_exceptions=False)
+        self._log = Logger(utc=True, location=None)
         self._queue = queue
         self._jobs = jobs
         self._figures: dict[str, list[tuple[str, MetricUnit, float]]] = defaultdict(list)

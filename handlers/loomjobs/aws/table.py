@@ -79,11 +79,17 @@ class ExecutionTable(DynamoDBPersistenceLayer):
             elif isinstance(verdict, Lapsed):
                 written = self.write(takeover_write(claim, old, attempts=_UNBOUNDED))
         if not written.applied:
-            error = IdempotencyItemAlreadyExistsError(f"{data_record.idempotency_key} exists")
-            error.old_data_record = _data_record(written.item) if written.item else None
-            raise error
+            raise self._exists(data_record, written.item)
         assert written.item is not None
         self._claims[data_record.idempotency_key] = Record.of(written.item)
+
+    def _exists(self, data_record: DataRecord, item: Item | None) -> IdempotencyItemAlreadyExistsError:
+        """Powertools' refusal; raises its validation error instead when the payload is another."""
+        error = IdempotencyItemAlreadyExistsError(f"{data_record.idempotency_key} exists")
+        if item is not None:
+            error.old_data_record = _data_record(item)
+            self._validate_payload(data_payload=data_record, stored_data_record=error.old_data_record)
+        return error
 
     def _update_record(self, data_record: DataRecord) -> None:
         record = self._claims.pop(data_record.idempotency_key)
