@@ -13,7 +13,7 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from loomjobs.aws import clients, connect
+from loomjobs.aws import clients, connect, process
 from loomjobs.aws.handler import make_handler
 from loomjobs.core import names
 from loomjobs.core.job import Job
@@ -60,7 +60,7 @@ class Aws:
         } | {names.queue_url_key(name): url for name, url in self.urls.items()}
 
     def handler(self, *jobs: Job[Any, Any], queue: str = "billing") -> Any:
-        return make_handler(connect.worker_process(self.environment(queue), catalogue(*jobs)))
+        return make_handler(process.worker_process(self.environment(queue), catalogue(*jobs)))
 
     def receive(self, queue: str) -> dict[str, Any]:
         """What Lambda would hand to the worker: up to ten messages as an event."""
@@ -145,5 +145,5 @@ def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[Aws]:
 
 def _forget() -> None:
     """Clients are kept per process; moto's are of one test."""
-    for kept in (clients._session, clients._client, connect.process_producer, connect.process_store, connect._secret):
+    for kept in (clients._session, clients._client, connect.process_producer, connect.process_store, process._secret):
         kept.cache_clear()

@@ -9,7 +9,7 @@ import boto3
 import pytest
 
 from loomjobs import enqueue, enqueue_many, status
-from loomjobs.aws import connect
+from loomjobs.aws import process
 from loomjobs.aws.scheduler import with_scheduled_time
 from loomjobs.core import names
 from loomjobs.core.cron import cron
@@ -49,12 +49,12 @@ def test_a_worker_without_a_variable_does_not_start_and_names_it(aws: Aws, missi
     environment = aws.environment("billing")
     del environment[missing]
     with pytest.raises(ConfigurationError, match=missing):
-        connect.worker_process(environment, catalogue(WRITE))
+        process.worker_process(environment, catalogue(WRITE))
 
 
 def test_a_worker_of_a_queue_without_jobs_does_not_start(aws: Aws) -> None:
     with pytest.raises(ConfigurationError, match="declares a job on queue 'billing'"):
-        connect.worker_process(aws.environment("billing"), catalogue(declare("mail.send", MAIL)))
+        process.worker_process(aws.environment("billing"), catalogue(declare("mail.send", MAIL)))
 
 
 def test_a_job_sends_what_it_declares_and_its_trace_goes_along(aws: Aws) -> None:
@@ -111,7 +111,7 @@ def test_a_job_reaches_what_it_declares_and_nothing_else(aws: Aws) -> None:
     from loomjobs.aws.handler import make_handler
 
     job = declare("billing.write", function=look, uses=uses)
-    handler = make_handler(connect.worker_process(environment, catalogue(job)))
+    handler = make_handler(process.worker_process(environment, catalogue(job)))
     assert failed(handler(event(body()), Context())) == ["m0"]
     assert seen == ["bucket", "a@b.c", "s3cret"]
     record = aws.item("billing.write#c1/2026-01-01")
@@ -124,7 +124,9 @@ def test_the_status_of_a_job_is_its_record(aws: Aws, monkeypatch: pytest.MonkeyP
         return 42
 
     write = declare("billing.write", function=count)
-    boto3.client("ssm").put_parameter(Name="/loomjobs/dev/foundation/executions/name", Value="executions", Type="String")
+    boto3.client("ssm").put_parameter(
+        Name="/loomjobs/dev/foundation/executions/name", Value="executions", Type="String"
+    )
     monkeypatch.setenv(names.ENV, "dev")
     assert status(write, ONE).state == "unknown"
     with pytest.raises(NoResult, match="is unknown"):
@@ -160,7 +162,7 @@ def test_a_tick_becomes_the_jobs_message_once_however_often_and_late_it_comes(aw
     aws.queue("ticks")
     aws.queue("ticks-dlq")
     loaded = with_ticks(catalogue(WRITE, schedules=[monthly]))
-    handler = make_handler(connect.worker_process(aws.environment("ticks"), loaded))
+    handler = make_handler(process.worker_process(aws.environment("ticks"), loaded))
     for at in ("2026-02-01T02:00:00Z", "2026-02-01T02:00:00Z", "2026-02-01T03:00:00+01:00"):
         assert failed(handler(event(tick("billing.close", at)), Context())) == []
     assert ticks == [Tick("billing.close", datetime(2026, 2, 1, 2, tzinfo=UTC))]
@@ -172,7 +174,7 @@ def test_a_tick_of_a_schedule_that_is_gone_is_a_dead_letter(aws: Aws) -> None:
 
     aws.queue("ticks")
     aws.queue("ticks-dlq")
-    handler = make_handler(connect.worker_process(aws.environment("ticks"), with_ticks(catalogue(WRITE))))
+    handler = make_handler(process.worker_process(aws.environment("ticks"), with_ticks(catalogue(WRITE))))
     assert failed(handler(event(tick("gone", "2026-02-01T02:00:00Z")), Context())) == []
     assert len(aws.receive("ticks-dlq")["Records"]) == 1
 

@@ -74,9 +74,7 @@ def test_a_duplicate_does_not_run_and_says_of_what_and_when(aws: Aws, capsys: py
         assert failed(handler(aws.receive("billing"), Context())) == []
     assert RAN == ["c1"]
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines() if "duplicate_of" in line]
-    assert [(line["outcome"], line["duplicate_of"]) for line in lines] == [
-        ("duplicate", "billing.write#c1/2026-01-01")
-    ]
+    assert [(line["outcome"], line["duplicate_of"]) for line in lines] == [("duplicate", "billing.write#c1/2026-01-01")]
     assert lines[0]["finished_at"].startswith("20")
 
 

@@ -124,7 +124,8 @@ def test_no_connection_is_not_sent_and_no_answer_is_unknown(error: Exception, ex
 
 
 @pytest.mark.parametrize(
-    ("code", "status", "tries"), [("AccessDenied", 403, 1), ("ThrottlingException", 400, TRIES), ("InternalError", 500, TRIES)]
+    ("code", "status", "tries"),
+    [("AccessDenied", 403, 1), ("ThrottlingException", 400, TRIES), ("InternalError", 500, TRIES)],
 )
 def test_a_refusal_is_final_and_a_fault_of_the_server_is_tried_again(
     client: Any, stub: Any, code: str, status: int, tries: int

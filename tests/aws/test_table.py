@@ -129,7 +129,9 @@ def test_without_a_table_the_store_is_unavailable(aws: Aws) -> None:
 
 def test_expressions_use_placeholders_for_every_name_and_value() -> None:
     condition = AnyOf(Absent("id"), AllOf(OneOf("status", ("A", "B")), Is("n", "<=", 3)))
-    write = Write(id="x", condition=condition, sets={"status": "C"}, absent_sets={"n": 0}, adds={"epoch": 1}, removes=("nb",))
+    write = Write(
+        id="x", condition=condition, sets={"status": "C"}, absent_sets={"n": 0}, adds={"epoch": 1}, removes=("nb",)
+    )
     rendered = update_arguments(write)
     assert rendered["UpdateExpression"] == (
         "SET #status = :v0, #n = if_not_exists(#n, :v1), #epoch = if_not_exists(#epoch, :v2) + :v3 REMOVE #nb"

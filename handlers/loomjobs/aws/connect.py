@@ -1,4 +1,7 @@
-"""Puts a process together from its environment variables: the worker of a queue, or a producer anywhere."""
+"""The default transport of a process, from its environment variables: where queues are, and the records' table.
+
+Needs boto3 only: a producer does not install what workers need.
+"""
 
 from __future__ import annotations
 
@@ -7,29 +10,18 @@ import random
 import secrets
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import cache
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from loomjobs.aws import clients
-from loomjobs.aws.journal import PowertoolsJournal
-from loomjobs.aws.processor import DecidingProcessor
-from loomjobs.aws.queues import SqsDeadLetters, SqsSender, Visibilities
-from loomjobs.aws.table import ExecutionTable
+from loomjobs.aws.queues import SqsSender
+from loomjobs.aws.store import DynamoStore
 from loomjobs.core import names
-from loomjobs.core.catalogue import Catalogue, load
-from loomjobs.core.errors import ConfigurationError, DeclarationError
-from loomjobs.core.queue import Queue
-from loomjobs.runtime.ledger import Ledger
+from loomjobs.core.errors import ConfigurationError
 from loomjobs.runtime.ports import Journal, Silent
 from loomjobs.runtime.producer import Producer
-from loomjobs.runtime.runner import Runner
-from loomjobs.runtime.worker import Worker
-
-SECRET_SECONDS = 300
-"""How long a fetched secret is used before it is fetched again, so that a rotation arrives."""
 
 
 def utc_now() -> datetime:
@@ -39,10 +31,11 @@ def utc_now() -> datetime:
 @cache
 def process_producer() -> Producer:
     """The producer of this process, from its environment variables."""
-    return _producer(os.environ, Silent())
+    return make_producer(os.environ, Silent())
 
 
-def _producer(environment: Mapping[str, str], journal: Journal) -> Producer:
+def make_producer(environment: Mapping[str, str], journal: Journal) -> Producer:
+    """A producer that finds queues by these variables."""
     return Producer(
         SqsSender(clients.sqs(), QueueUrls(environment).find),
         clock=utc_now,
@@ -75,93 +68,8 @@ class QueueUrls:
         return _parameter(names.queue_url_parameter(app, _env(self._environment), queue))
 
 
-@dataclass(frozen=True, slots=True)
-class EnvironmentAddresses:
-    """Implements the runtime's Addresses from a worker's environment variables."""
-
-    environment: Mapping[str, str]
-
-    def resource(self, name: str, /) -> str:
-        return _given(self.environment, names.address_key(name))
-
-    def setting(self, name: str, /) -> str:
-        return _given(self.environment, names.setting_key(name))
-
-    def secret(self, name: str, /) -> str:
-        arn = _given(self.environment, names.secret_key(name))
-        return _secret(arn, int(time.monotonic() // SECRET_SECONDS))
-
-
 @cache
-def _secret(arn: str, _window: int) -> str:
-    """Fetched once per time window. A failure is the job's failure: it is sorted by its AWS code."""
-    return str(clients.secrets().get_secret_value(SecretId=arn)["SecretString"])
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerProcess:
-    """What `handler` keeps between invocations."""
-
-    processor: DecidingProcessor
-    journal: PowertoolsJournal
-
-
-def worker_process(environment: Mapping[str, str], catalogue: Catalogue | None = None) -> WorkerProcess:
-    """The worker of one queue. Raises ConfigurationError or DeclarationError, which Lambda reports at init."""
-    queue = _given(environment, names.QUEUE)
-    loaded = catalogue or worker_catalogue(environment)
-    journal = PowertoolsJournal(queue=queue, jobs=frozenset(job.name for job in loaded.on(queue)))
-    worker = Worker(
-        catalogue=loaded,
-        ledger=Ledger(
-            ExecutionTable(_given(environment, names.TABLE), client=clients.dynamodb()),
-            clock=utc_now,
-            ttl=int(_given(environment, names.RECORD_TTL)),
-        ),
-        letters=SqsDeadLetters(clients.sqs(), _given(environment, names.DLQ_URL)),
-        producer=_producer(environment, journal),
-        addresses=EnvironmentAddresses(environment),
-        journal=journal,
-        runner=Runner(),
-        clock=utc_now,
-        token=lambda: secrets.token_hex(8),
-        roll=random.random,
-        pace=float(environment.get(names.PACE, "1")),
-        release=environment.get(names.RELEASE, ""),
-    )
-    visibilities = Visibilities(clients.sqs(), _given(environment, names.SOURCE_URL), journal.trouble)
-    longest = _queue(loaded, queue).job_timeout
-    return WorkerProcess(DecidingProcessor(worker, visibilities, queue=queue, longest=longest), journal)
-
-
-def deadline(remaining_ms: int) -> datetime:
-    return utc_now() + timedelta(milliseconds=remaining_ms)
-
-
-def worker_catalogue(environment: Mapping[str, str]) -> Catalogue:
-    """The jobs of the modules that the Plan lists for this worker; raises DeclarationError with what is wrong."""
-    modules = _given(environment, names.MODULES).split(",")
-    catalogue = load(modules[0].partition(".")[0], only=modules)
-    if catalogue.problems:
-        raise DeclarationError(catalogue.problems)
-    return catalogue
-
-
-def _queue(catalogue: Catalogue, name: str) -> Queue:
-    for job in catalogue.on(name):
-        return job.queue
-    raise ConfigurationError(f"no module of this worker declares a job on queue {name!r}")
-
-
-def _given(environment: Mapping[str, str], key: str) -> str:
-    value = environment.get(key, "")
-    if not value:
-        raise ConfigurationError(f"the environment variable {key} is missing; the stack of this worker sets it")
-    return value
-
-
-@cache
-def process_store() -> ExecutionTable:
+def process_store() -> DynamoStore:
     """The execution table: in a worker from its environment, elsewhere by `LOOMJOBS_ENV` through SSM."""
     table = os.environ.get(names.TABLE)
     if not table:
@@ -169,7 +77,7 @@ def process_store() -> ExecutionTable:
             os.environ.get(names.APP, "loomjobs"), _env(os.environ), "foundation", "executions", "name"
         )
         table = _parameter(path)
-    return ExecutionTable(table, client=clients.dynamodb())
+    return DynamoStore(table, client=clients.dynamodb())
 
 
 def _env(environment: Mapping[str, str]) -> str:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from loomjobs.aws.connect import WorkerProcess, deadline, worker_process
+from loomjobs.aws.process import WorkerProcess, deadline, worker_process
 from loomjobs.core.errors import ConfigurationError
 
 LOCAL_SECONDS = 30

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from loomjobs.aws.connect import worker_catalogue, worker_process
 from loomjobs.aws.handler import make_handler
+from loomjobs.aws.process import worker_catalogue, worker_process
 from loomjobs.core.names import SCHEDULED_TIME
 from loomjobs.core.tick_job import with_ticks
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from aws_lambda_powertools.utilities.idempotency import DynamoDBPersistenceLayer
 from aws_lambda_powertools.utilities.idempotency.exceptions import (
@@ -17,13 +17,12 @@ from aws_lambda_powertools.utilities.idempotency.exceptions import (
     IdempotencyItemNotFoundError,
 )
 from aws_lambda_powertools.utilities.idempotency.persistence.datarecord import DataRecord
-from botocore.exceptions import BotoCoreError, ClientError
 
-from loomjobs.aws.expressions import to_item, update_arguments
+from loomjobs.aws.store import DynamoStore
 from loomjobs.core.claim import Claim, Lapsed, Replace, claim_write, judge, replace_write, takeover_write
 from loomjobs.core.decision import Failure
 from loomjobs.core.ending import complete_write, fail_write, landed
-from loomjobs.core.errors import LostClaim, StoreUnavailable
+from loomjobs.core.errors import LostClaim
 from loomjobs.core.record import Record
 from loomjobs.core.write import Item, Write, Written
 
@@ -39,34 +38,14 @@ class ExecutionTable(DynamoDBPersistenceLayer):
 
     def __init__(self, table_name: str, *, client: DynamoDBClient) -> None:
         super().__init__(table_name, boto3_client=client, validation_key_attr="ph")
+        self._store = DynamoStore(table_name, client=client)
         self._claims: dict[str, Record] = {}
 
-    # -- the runtime's port ---------------------------------------------------------------------
-
     def write(self, write: Write, /) -> Written:
-        """Carry out one conditional write. Raises StoreUnavailable when the outcome is not known."""
-        try:
-            answer = self.client.update_item(TableName=self.table_name, **update_arguments(write))
-        except self.client.exceptions.ConditionalCheckFailedException as refusal:
-            return Written(False, self._refusing(write.id, refusal))
-        except (ClientError, BotoCoreError) as error:
-            raise _unavailable(self.table_name, error) from error
-        return Written(True, to_item(answer["Attributes"]))
+        return self._store.write(write)
 
     def read(self, id: str, /) -> Item | None:
-        """The item, strongly consistent."""
-        try:
-            answer = self.client.get_item(TableName=self.table_name, Key={"id": {"S": id}}, ConsistentRead=True)
-        except (ClientError, BotoCoreError) as error:
-            raise _unavailable(self.table_name, error) from error
-        return to_item(answer["Item"]) if "Item" in answer else None
-
-    def _refusing(self, id: str, refusal: ClientError) -> Item | None:
-        """The item that refused; DynamoDB returns it with the error, some emulators need a read."""
-        item: Any = refusal.response.get("Item")
-        return to_item(item) if item else self.read(id)
-
-    # -- Powertools' hooks ----------------------------------------------------------------------
+        return self._store.read(id)
 
     def _put_record(self, data_record: DataRecord) -> None:
         claim = _claim_of(data_record)
@@ -140,10 +119,6 @@ def _data_record(item: Item) -> DataRecord:
         response_data=item.get("data", ""),
         payload_hash=item.get("ph", ""),
     )
-
-
-def _unavailable(table: str, error: Exception) -> StoreUnavailable:
-    return StoreUnavailable(f"table {table}: {type(error).__name__}: {error}")
 
 
 def _now() -> int:
