@@ -37,7 +37,7 @@ def scrub_environment() -> None:
 
 
 def refuse_outside_addresses(event: str, arguments: tuple[object, ...]) -> None:
-    """An audit hook rather than a patch: it also sees sockets that a library opened through a saved reference."""
+    """An audit hook, not a patch: it also sees what a library does through a saved reference."""
     if event not in GUARDED:
         return
     host = arguments[0] if event == "socket.getaddrinfo" else _host(arguments[1])

@@ -1,4 +1,4 @@
-"""The guard of tests/conftest.py works: a test that would reach the network, or the machine's AWS account, fails."""
+"""The guard of tests/conftest.py works: a test that would reach the network or an AWS account fails."""
 
 from __future__ import annotations
 
@@ -40,7 +40,12 @@ def test_loopback_connections_work() -> None:
 
 
 def test_the_environment_of_the_machine_does_not_reach_the_tests() -> None:
-    machine = {"AWS_PROFILE": "prod", "AWS_REGION": "us-east-1", "LOOMJOBS_ENV": "prod", "POWERTOOLS_DEV": "1"}
+    machine = {
+        "AWS_PROFILE": "prod",
+        "AWS_REGION": "us-east-1",
+        "LOOMJOBS_ENV": "prod",
+        "POWERTOOLS_DEV": "1",
+    }
     script = f"import os, runpy; runpy.run_path({str(CONFTEST)!r}); print(*sorted(os.environ))"
     result = subprocess.run(
         [sys.executable, "-c", script], env=os.environ | machine, capture_output=True, text=True, check=True
