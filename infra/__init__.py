@@ -1,0 +1,1 @@
+"""The CDK side: renders the Plan of an environment into stacks."""

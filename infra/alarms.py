@@ -1,0 +1,119 @@
+"""Alarms as data: a list of specs for a worker, and one renderer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from aws_cdk import Duration
+from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import aws_cloudwatch_actions as actions
+from aws_cdk import aws_sns as sns
+from constructs import Construct
+
+from loomjobs.core import defaults
+from loomjobs.core.plan import Worker
+
+RUNBOOK = "docs/runbook.md"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alarm:
+    """Fires at `threshold` or above in `periods` minutes in a row. `anchor` is the section of the runbook."""
+
+    name: str
+    namespace: str
+    metric: str
+    dimensions: Mapping[str, str]
+    statistic: str
+    threshold: float
+    periods: int = 1
+    why: str
+    anchor: str
+    missing: cloudwatch.TreatMissingData = cloudwatch.TreatMissingData.NOT_BREACHING
+
+
+def worker_alarms(worker: Worker, *, queue: str, dlq: str, function: str) -> list[Alarm]:
+    """`queue`, `dlq` and `function` are the deployed names."""
+    return [
+        Alarm(
+            name="OldestMessage",
+            namespace="AWS/SQS",
+            metric="ApproximateAgeOfOldestMessage",
+            dimensions={"QueueName": queue},
+            statistic="Maximum",
+            threshold=worker.age_alarm,
+            periods=3,
+            why=f"The oldest job of {worker.queue} ({worker.workload}) has waited {worker.age_alarm} s or more.",
+            anchor="the-oldest-message-is-too-old",
+        ),
+        Alarm(
+            name="DeadLetters",
+            namespace="AWS/SQS",
+            metric="ApproximateNumberOfMessagesVisible",  # not ...Sent, which automatic moves do not count
+            dimensions={"QueueName": dlq},
+            statistic="Maximum",
+            threshold=1,
+            why=f"A job of {worker.queue} is dead: it failed for good or used up its attempts.",
+            anchor="there-are-dead-letters",
+        ),
+        Alarm(
+            name="Errors",
+            namespace="AWS/Lambda",
+            metric="Errors",
+            dimensions={"FunctionName": function},
+            statistic="Sum",
+            threshold=1,
+            why=f"The worker of {worker.queue} itself failed (init, timeout or crash); failed jobs are no errors.",
+            anchor="the-worker-itself-fails",
+        ),
+        Alarm(
+            name="Throttles",
+            namespace="AWS/Lambda",
+            metric="Throttles",
+            dimensions={"FunctionName": function},
+            statistic="Sum",
+            threshold=1,
+            periods=5,
+            why=f"Lambda throttles the worker of {worker.queue}: the account's concurrency is used up.",
+            anchor="the-worker-is-throttled",
+        ),
+        Alarm(
+            name="LoopGuard",
+            namespace="AWS/Lambda",
+            metric="RecursiveInvocationsDropped",
+            dimensions={"FunctionName": function},
+            statistic="Sum",
+            threshold=1,
+            why=f"Lambda's loop guard dropped a chain of jobs on {worker.queue}; its messages go to the DLQ.",
+            anchor="the-loop-guard-dropped-work",
+        ),
+    ]
+
+
+def render(scope: Construct, specs: list[Alarm], topic: sns.ITopic) -> list[cloudwatch.Alarm]:
+    """Every alarm says so at both ends: when it fires, and when it is over."""
+    return [_render(scope, spec, topic) for spec in specs]
+
+
+def _render(scope: Construct, spec: Alarm, topic: sns.ITopic) -> cloudwatch.Alarm:
+    metric = cloudwatch.Metric(
+        namespace=spec.namespace,
+        metric_name=spec.metric,
+        dimensions_map=dict(spec.dimensions),
+        statistic=spec.statistic,
+        period=Duration.seconds(defaults.ALARM_PERIOD),
+    )
+    alarm = cloudwatch.Alarm(
+        scope,
+        spec.name,
+        metric=metric,
+        threshold=spec.threshold,
+        evaluation_periods=spec.periods,
+        comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
+        treat_missing_data=spec.missing,
+        alarm_description=f"{spec.why} Runbook: {RUNBOOK}#{spec.anchor}",
+    )
+    alarm.add_alarm_action(actions.SnsAction(topic))
+    alarm.add_ok_action(actions.SnsAction(topic))
+    return alarm

@@ -1,0 +1,56 @@
+"""The stacks of one environment, composed from its Plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from aws_cdk import App, Stack, Tags, Validations
+from aws_cdk import Environment as Place
+from cdk_nag import AwsSolutionsChecks
+
+from infra.dashboard import Dashboard
+from infra.foundation import Foundation
+from infra.provide import Provider
+from infra.queues import Queues
+from infra.resource_stack import Resources
+from infra.schedules import Schedules
+from infra.worker import Code, WorkerStack
+from loomjobs.core import names
+from loomjobs.core.catalogue import Catalogue
+from loomjobs.core.environment import Environment
+from loomjobs.core.plan import Plan, make_plan
+
+
+def compose(
+    app: App, environment: Environment, catalogue: Catalogue, *, providers: Mapping[str, Provider], code: Code
+) -> Plan:
+    """Add every stack to `app`; returns the Plan that they render.
+
+    Stacks refer to each other by parameters, which CloudFormation does not see, so their order is said here: workers
+    after queues, resources and foundation. Nothing points the other way.
+    """
+    plan = make_plan(catalogue, environment)
+    common = {"environment": environment, "env": Place(account=environment.account, region=environment.region)}
+    protected = common | {"termination_protection": environment.retain}
+
+    def name(part: str) -> str:
+        return names.stack(environment, part)
+
+    foundation = Foundation(app, name("foundation"), plan=plan, **protected)
+    resources = Resources(app, name("resources"), providers=providers, **protected)
+    queues = Queues(app, name("queues"), plan=plan, **protected)
+    base: list[Stack] = [foundation, resources, queues]
+    later: list[Stack] = [
+        WorkerStack(app, worker.stack, worker=worker, rights=resources.rights, code=code, **common)
+        for worker in plan.workers
+    ]
+    if plan.schedules:
+        later.append(Schedules(app, name("schedules"), plan=plan, **common))
+    later.append(Dashboard(app, name("observability"), plan=plan, **common))
+    for stack in later:
+        for each in base:
+            stack.add_stack_dependency(each)
+    Tags.of(app).add("app", environment.app)
+    Tags.of(app).add("environment", environment.name)
+    Validations.of(app).add_plugins(AwsSolutionsChecks(app))
+    return plan

@@ -1,0 +1,190 @@
+"""The stack of one queue's worker: function, mapping, role and alarms."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from aws_cdk import Duration, Fn, Stack
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_logs as logs
+from aws_cdk import aws_sns as sns
+from constructs import Construct
+
+from infra.alarms import render, worker_alarms
+from infra.carry import take, taken
+from infra.nag import accept
+from infra.removal import removal
+from infra.rights import Rights
+from loomjobs.core import names
+from loomjobs.core.environment import Environment
+from loomjobs.core.plan import Worker
+
+_RETENTION: Mapping[int, logs.RetentionDays] = {
+    1: logs.RetentionDays.ONE_DAY,
+    7: logs.RetentionDays.ONE_WEEK,
+    14: logs.RetentionDays.TWO_WEEKS,
+    30: logs.RetentionDays.ONE_MONTH,
+    90: logs.RetentionDays.THREE_MONTHS,
+    365: logs.RetentionDays.ONE_YEAR,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """The built asset: a folder and its content's digest."""
+
+    path: str
+    digest: str
+
+
+class WorkerStack(Stack):
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        environment: Environment,
+        worker: Worker,
+        rights: Rights,
+        code: Code,
+        **options: object,
+    ) -> None:
+        super().__init__(scope, id, **options)  # type: ignore[arg-type]
+        queue = take(self, environment, "queues", worker.queue, "arn")
+        dlq = take(self, environment, "queues", worker.queue, "dlq", "arn")
+        log_group = logs.LogGroup(
+            self,
+            "Logs",
+            retention=_RETENTION[environment.log_retention_days],
+            removal_policy=removal(environment),
+        )
+        self.role = _role(self, environment, worker, rights, log_group, queue=queue, dlq=dlq)
+        self.function = _function(self, environment, worker, code, self.role, log_group)
+        self.mapping = _mapping(self, worker, self.function, queue)
+        topic = sns.Topic.from_topic_arn(self, "Topic", take(self, environment, "foundation", "alarms", "arn"))
+        specs = worker_alarms(
+            worker, queue=queue_name(queue), dlq=queue_name(dlq), function=self.function.function_name
+        )
+        self.alarms = render(self, specs, topic)
+
+
+def queue_name(arn: str) -> str:
+    """arn:aws:sqs:region:account:name"""
+    return Fn.select(5, Fn.split(":", arn))
+
+
+def _role(
+    scope: Construct,
+    environment: Environment,
+    worker: Worker,
+    rights: Rights,
+    log_group: logs.LogGroup,
+    *,
+    queue: str,
+    dlq: str,
+) -> iam.Role:
+    role = iam.Role(
+        scope, "Role", assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"), description=f"Worker of {worker.queue}"
+    )
+
+    def allow(*actions: str, on: str) -> None:
+        role.add_to_policy(iam.PolicyStatement(actions=list(actions), resources=[on]))
+
+    log_group.grant_write(role)
+    allow(
+        "sqs:ReceiveMessage",
+        "sqs:DeleteMessage",
+        "sqs:GetQueueAttributes",
+        "sqs:ChangeMessageVisibility",
+        on=queue,
+    )
+    allow("sqs:SendMessage", on=dlq)
+    table = take(scope, environment, "foundation", "executions", "arn")
+    allow("dynamodb:GetItem", "dynamodb:UpdateItem", on=table)
+    for grant in worker.grants:
+        if grant.kind == "send":
+            allow("sqs:SendMessage", on=take(scope, environment, "queues", grant.target, "arn"))
+        elif grant.kind == "secret":
+            allow(
+                "secretsmanager:GetSecretValue", on=take(scope, environment, "resources", grant.target, "address")
+            )
+        else:
+            rights.grant(role, grant.target, grant.verb)
+    if worker.network is not None:
+        role.add_managed_policy(
+            iam.ManagedPolicy.from_aws_managed_policy_name("service-role/AWSLambdaENIManagementAccess")
+        )
+    return role
+
+
+def _function(
+    scope: Construct,
+    environment: Environment,
+    worker: Worker,
+    code: Code,
+    role: iam.Role,
+    log_group: logs.LogGroup,
+) -> lambda_.Function:
+    variables = {key: taken(scope, value) for key, value in worker.environment.items()}
+    function = lambda_.Function(
+        scope,
+        "Worker",
+        runtime=lambda_.Runtime(f"python{environment.python}", lambda_.RuntimeFamily.PYTHON),
+        architecture=_architecture(environment),
+        code=lambda_.Code.from_asset(code.path, asset_hash=code.digest),
+        handler=worker.handler,
+        timeout=Duration.seconds(worker.function_timeout),
+        memory_size=worker.memory_mb,
+        environment=variables | {names.RELEASE: code.digest[:12]},
+        role=role,
+        log_group=log_group,
+        logging_format=lambda_.LoggingFormat.JSON,
+        description=f"{worker.queue}: {', '.join(worker.jobs)}"[:256],
+        **_network(scope, environment, worker),
+    )
+    accept(function, "AwsSolutions-L1", "The runtime is the environment's python=, which the asset is built for.")
+    return function
+
+
+def _network(scope: Construct, environment: Environment, worker: Worker) -> dict[str, object]:
+    if worker.network is None:
+        return {}
+    network = environment.networks[worker.network]
+    vpc = ec2.Vpc.from_vpc_attributes(
+        scope,
+        "Network",
+        vpc_id=network.vpc,
+        availability_zones=list(network.availability_zones),
+        private_subnet_ids=list(network.subnets),
+    )
+    groups = [
+        ec2.SecurityGroup.from_security_group_id(scope, f"Group{place}", each)
+        for place, each in enumerate(network.security_groups)
+    ]
+    return {"vpc": vpc, **({"security_groups": groups} if groups else {})}
+
+
+def _architecture(environment: Environment) -> lambda_.Architecture:
+    machine = platform.machine() if environment.architecture == "host" else environment.architecture
+    return lambda_.Architecture.ARM_64 if machine in ("arm64", "aarch64") else lambda_.Architecture.X86_64
+
+
+def _mapping(
+    scope: Construct, worker: Worker, function: lambda_.Function, queue: str
+) -> lambda_.EventSourceMapping:
+    """Lambda's poller. Without ReportBatchItemFailures it would delete failed messages, so there is no other way."""
+    return lambda_.EventSourceMapping(
+        scope,
+        "Mapping",
+        target=function,
+        event_source_arn=queue,
+        batch_size=worker.batch_size,
+        max_batching_window=Duration.seconds(worker.batch_window) if worker.batch_window else None,
+        report_batch_item_failures=True,
+        max_concurrency=worker.max_concurrency,
+        metrics_config=lambda_.MetricsConfig(metrics=[lambda_.MetricType.EVENT_COUNT]),
+    )
