@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import IO, Any, cast
 
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.metrics import EphemeralMetrics, MetricUnit
@@ -21,7 +22,7 @@ class PowertoolsJournal:
     """Implements the runtime's Journal. Payloads are not logged, only their hash."""
 
     def __init__(self, *, queue: str, jobs: frozenset[str]) -> None:
-        self._log = Logger(utc=True, location=None)
+        self._log = Logger(utc=True, location=None, stream=cast("IO[str]", _Stdout()))
         self._queue = queue
         self._jobs = jobs
         self._figures: dict[str, list[tuple[str, MetricUnit, float]]] = defaultdict(list)
@@ -73,6 +74,16 @@ class PowertoolsJournal:
         if run.duration is not None:
             figures.append(("Duration", MetricUnit.Milliseconds, run.duration * 1000))
             figures.append(("TimeToStart", MetricUnit.Milliseconds, run.latency * 1000))
+
+
+class _Stdout:
+    """Whatever is standard output at the time: some hosts of a function change it for each invocation."""
+
+    def write(self, text: str) -> int:
+        return sys.stdout.write(text)
+
+    def flush(self) -> None:
+        sys.stdout.flush()
 
 
 _METRICS: Mapping[str, str] = {
