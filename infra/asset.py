@@ -68,7 +68,9 @@ def build(target: Target, *, root: Path, into: Path | None = None) -> Asset:
         _assemble(path, packages, own, compiler)
     size = sum(each.stat().st_size for each in path.rglob("*") if each.is_file())
     if size > limits.LAMBDA_UNZIPPED_BYTES:
-        raise AssetError(f"the asset has {size:,} bytes; Lambda takes {limits.LAMBDA_UNZIPPED_BYTES:,}. Drop a package.")
+        raise AssetError(
+            f"the asset has {size:,} bytes; Lambda takes {limits.LAMBDA_UNZIPPED_BYTES:,}. Drop a package."
+        )
     digest = hashlib.sha256(inputs.digest() + str(compiler is not None).encode()).hexdigest()
     return Asset(path, digest, size, _warnings(target, compiler))
 
@@ -76,10 +78,11 @@ def build(target: Target, *, root: Path, into: Path | None = None) -> Asset:
 def _warnings(target: Target, compiler: str | None) -> tuple[str, ...]:
     if compiler is not None:
         return ()
-    return (
+    text = (
         f"no Python {target.python} on this machine, so the asset ships without bytecode and cold starts take about "
-        f"twice as long. Put python{target.python} on PATH, or set LOOMJOBS_PYTHON to it.",
+        f"twice as long. Put python{target.python} on PATH, or set LOOMJOBS_PYTHON to it."
     )
+    return (text,)
 
 
 def _own_files(handlers: Path) -> list[tuple[str, Path]]:

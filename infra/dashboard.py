@@ -20,7 +20,10 @@ class Dashboard(Stack):
     def __init__(self, scope: Construct, id: str, *, environment: Environment, plan: Plan, **options: object) -> None:
         super().__init__(scope, id, **options)  # type: ignore[arg-type]
         board = cloudwatch.Dashboard(
-            self, "Dashboard", dashboard_name=f"{environment.app}-{environment.name}", default_interval=Duration.hours(3)
+            self,
+            "Dashboard",
+            dashboard_name=f"{environment.app}-{environment.name}",
+            default_interval=Duration.hours(3),
         )
         for worker in plan.workers:
             queue = queue_name(take(self, environment, "queues", worker.queue, "arn"))
@@ -59,7 +62,11 @@ def _row(worker: Worker, app: str, queue: str, dead: str) -> list[cloudwatch.IWi
         _graph(
             f"{worker.queue}: times, ms",
             [
-                *(_own(app, worker, job, "Duration", statistic) for job in worker.jobs for statistic in ("p50", "p95", "p99")),
+                *(
+                    _own(app, worker, job, "Duration", statistic)
+                    for job in worker.jobs
+                    for statistic in ("p50", "p95", "p99")
+                ),
                 *(_own(app, worker, job, "TimeToStart", "p95") for job in worker.jobs),
             ],
         ),
@@ -70,7 +77,9 @@ def _graph(
     title: str, metrics: Sequence[cloudwatch.IMetric], limit: cloudwatch.HorizontalAnnotation | None = None
 ) -> cloudwatch.GraphWidget:
     annotations = [limit] if limit else None
-    return cloudwatch.GraphWidget(title=title, left=list(metrics), left_annotations=annotations, width=6, period=_MINUTE)
+    return cloudwatch.GraphWidget(
+        title=title, left=list(metrics), left_annotations=annotations, width=6, period=_MINUTE
+    )
 
 
 def _sqs(queue: str, metric: str, statistic: str, label: str) -> cloudwatch.Metric:

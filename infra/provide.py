@@ -29,9 +29,7 @@ class Actions:
     conditions: Mapping[str, Any]
     wildcard: str
 
-    def __init__(
-        self, *actions: str, on: str, conditions: Mapping[str, Any] | None = None, wildcard: str = ""
-    ) -> None:
+    def __init__(self, *actions: str, on: str, conditions: Mapping[str, Any] | None = None, wildcard: str = "") -> None:
         object.__setattr__(self, "actions", actions)
         object.__setattr__(self, "on", on)
         object.__setattr__(self, "conditions", conditions or {})
@@ -69,7 +67,9 @@ def provides(name: str) -> Callable[[Provider], Provider]:
     def register(provider: Provider) -> Provider:
         earlier = _providers.get(name)
         if earlier is not None and earlier.__qualname__ != provider.__qualname__:
-            raise ConfigurationError(f"{name!r} is provided twice: by {earlier.__qualname__} and {provider.__qualname__}")
+            raise ConfigurationError(
+                f"{name!r} is provided twice: by {earlier.__qualname__} and {provider.__qualname__}"
+            )
         _providers[name] = provider
         return provider
 

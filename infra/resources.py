@@ -30,7 +30,11 @@ def billing(scope: Construct, environment: Environment) -> Provided:
         removal_policy=removal(environment),
     )
     if not environment.retain:
-        accept(table, "AwsSolutions-DDB3", "Nothing in this environment outlives its stack, so there is nothing to recover.")
+        accept(
+            table,
+            "AwsSolutions-DDB3",
+            "Nothing in this environment outlives its stack, so there is nothing to recover.",
+        )
     return Provided(
         table.table_name,
         read=Actions("dynamodb:GetItem", "dynamodb:Query", on=table.table_arn),
@@ -50,7 +54,11 @@ def statements(scope: Construct, environment: Environment) -> Provided:
         versioned=environment.retain,
         removal_policy=removal(environment),
     )
-    accept(bucket, "AwsSolutions-S1", "Access is by one role, which CloudTrail shows; access logs would double the objects.")
+    accept(
+        bucket,
+        "AwsSolutions-S1",
+        "Access is by one role, which CloudTrail shows; access logs would double the objects.",
+    )
     return Provided(
         bucket.bucket_name,
         write=Actions(

@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def main() -> None:
-    """Synthesize the environment named by `-c env=`; exits with 1 and every problem when something is declared wrongly."""
+    """Synthesize the environment named by `-c env=`; exits with 1 and every problem when there is one."""
     app = App()
     environment = chosen(app.node.try_get_context("env"))
     importlib.import_module("infra.resources")

@@ -109,9 +109,7 @@ def _role(
         if grant.kind == "send":
             allow("sqs:SendMessage", on=take(scope, environment, "queues", grant.target, "arn"))
         elif grant.kind == "secret":
-            allow(
-                "secretsmanager:GetSecretValue", on=take(scope, environment, "resources", grant.target, "address")
-            )
+            allow("secretsmanager:GetSecretValue", on=take(scope, environment, "resources", grant.target, "address"))
         else:
             rights.grant(role, grant.target, grant.verb)
     if worker.network is not None:
@@ -173,9 +171,7 @@ def _architecture(environment: Environment) -> lambda_.Architecture:
     return lambda_.Architecture.ARM_64 if machine in ("arm64", "aarch64") else lambda_.Architecture.X86_64
 
 
-def _mapping(
-    scope: Construct, worker: Worker, function: lambda_.Function, queue: str
-) -> lambda_.EventSourceMapping:
+def _mapping(scope: Construct, worker: Worker, function: lambda_.Function, queue: str) -> lambda_.EventSourceMapping:
     """Lambda's poller. Without ReportBatchItemFailures it would delete failed messages, so there is no other way."""
     return lambda_.EventSourceMapping(
         scope,

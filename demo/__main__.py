@@ -1,0 +1,211 @@
+"""`make demo`: closes January 1997 for real customers on an embedded AWS, and proves that nothing was lost."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from datetime import date
+from decimal import Decimal
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from demo.cloud import Cloud, accounting_entries
+from demo.proof import Found, Verdict, compare
+from demo.purchases import month
+from infra.emulator import Emulator, EmulatorError, start
+from infra.emulator.address import free_port
+from jobs.statement import Purchase
+from loomjobs.core import names
+
+PERIOD: Final = date(1997, 1, 1)
+Say: TypeAlias = Callable[[str], None]
+
+TICK: Final = "1997-02-01T02:00:00Z"
+QUEUES: Final = ("ticks", "billing", "interactive", "notifications", "accounting")
+TWICE: Final = 25
+"""Customers whose statement is enqueued a second time on purpose."""
+PATIENCE: Final = 1_800
+"""Seconds to wait for the drain before giving up."""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m demo", description=__doc__)
+    parser.add_argument("--customers", default="500", help="how many customers, or all (7,846)")
+    parser.add_argument("--scenario", choices=["plain", "kill"], default="plain", help="kill: SIGKILL a worker mid-job")
+    given = parser.parse_args()
+    customers = None if given.customers == "all" else int(given.customers)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        return run(month(PERIOD, customers=customers), kill=given.scenario == "kill")
+    except EmulatorError as error:
+        print(error, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("\nStopped; nothing is left running.", file=sys.stderr)
+        return 130
+
+
+def run(bought: Mapping[str, Sequence[Purchase]], *, kill: bool) -> int:
+    """The whole story; 0 when the proof holds. Leaves nothing running."""
+    refused = list(bought)[7::100]
+    began = time.monotonic()
+
+    def say(text: str) -> None:
+        print(f"[{time.monotonic() - began:5.0f} s] {text}", flush=True)
+
+    with ExitStack() as stack:
+        folder = Path(
+            stack.enter_context(tempfile.TemporaryDirectory(prefix="loomjobs-demo-", ignore_cleanup_errors=True))
+        )
+        url = stack.enter_context(accounting(refused))
+        say(f"accounting service on {url}; it refuses {len(refused)} customers")
+        os.environ["DEMO_ACCOUNTING_URL"] = url
+        emulator = stack.enter_context(start(folder))
+        say(f"embedded AWS on {emulator.endpoint}; cdk bootstrap and cdk deploy --all -c env=local")
+        emulator.deploy("local", say=lambda text: say(f"  {text}"))
+        use(emulator)
+        cloud = Cloud(emulator.endpoint)
+        loaded = cloud.load(each for purchases in bought.values() for each in purchases)
+        say(f"loaded {loaded:,} purchases of {len(bought):,} customers in January 1997")
+        drained = drive(cloud, emulator, bought, say, kill=kill)
+        verdict = report(cloud, url, bought, refused, drained, say)
+        keep(cloud, next(iter(bought)))
+    return 0 if verdict.holds else 1
+
+
+def drive(cloud: Cloud, emulator: Emulator, bought: Mapping[str, Sequence[Purchase]], say: Say, *, kill: bool) -> float:
+    """Fire the close as EventBridge would, send part of it twice, and wait for the drain; returns its seconds."""
+    tick = json.dumps({"job": names.TICK_JOB, "payload": {"schedule": "billing.close-month", "at": TICK}})
+    began = time.monotonic()
+    cloud.send("ticks", tick, tick)
+    again = [_statement(customer) for customer in list(bought)[:TWICE]]
+    cloud.send("billing", *again)
+    say(f"fired the monthly close twice, and enqueued {len(again)} statements a second time, on purpose")
+    killed = not kill
+    shown = time.monotonic()
+    while (left := cloud.waiting(QUEUES)) or time.monotonic() - began < 5:
+        if not killed and (pids := emulator.workers("worker-interactive")):
+            os.kill(pids[0], signal.SIGKILL)
+            say(f"killed the interactive worker (process {pids[0]}) in the middle of its work")
+            killed = True
+        if time.monotonic() - shown > 5:
+            shown = time.monotonic()
+            say(f"  {left:,} messages waiting, {_done(cloud)}")
+        if time.monotonic() - began > PATIENCE:
+            raise EmulatorError(f"not drained after {PATIENCE} s: {left} messages are left")
+        time.sleep(1)
+    return time.monotonic() - began
+
+
+def report(
+    cloud: Cloud,
+    url: str,
+    bought: Mapping[str, Sequence[Purchase]],
+    refused: Sequence[str],
+    drained: float,
+    say: Say,
+) -> Verdict:
+    say(f"drained after {drained:.0f} s; computing the proof from the input file")
+    records, outcomes = cloud.records(), cloud.outcomes()
+    letters = [letter for queue in QUEUES for letter in cloud.dead_letters(queue)]
+    books = accounting_entries(url)
+    states = Counter((record["id"].partition("#")[0], record["status"]) for record in records)
+    print("\njobs by state")
+    for (job, status), count in sorted(states.items()):
+        print(f"  {job:<32}{status.lower():<12}{count:>6,}")
+    print(f"retries                 {outcomes['retry']:,}")
+    print(f"duplicates suppressed   {outcomes['duplicate']:,}")
+    answers = ", ".join(f"{status}: {count:,}" for status, count in sorted(books["answers"].items()))
+    print(f"accounting answered     {answers}")
+    print(f"                        at most {books['most']} calls at a time")
+    print(f"dead letters            {len(letters)}, expected {len(refused)}: accounting refuses these customers")
+    for letter in letters[:3]:
+        print(f"  {letter.get('job')} of customer {letter['customer']}: {letter.get('reason')}: {letter.get('error')}")
+    if len(letters) > 3:
+        print(f"  and {len(letters) - 3} more like these")
+    entries = [
+        Found("accounting entry", each["customer"], Decimal(each["total"])) for each in books["entries"].values()
+    ]
+    totals = {customer: sum((each.amount for each in purchases), Decimal(0)) for customer, purchases in bought.items()}
+    verdict = compare(totals, refused, [letter["customer"] for letter in letters], [*cloud.effects(), *entries])
+    print("\nproof, from the input file alone")
+    print(f"  one statement, PDF, mail and entry each: {verdict.found:,} found of {verdict.expected:,} expected")
+    print(f"  billed {verdict.money:,} USD of {verdict.owed:,} USD")
+    for each in [*verdict.lost[:5], *verdict.doubled[:5], *verdict.wrong[:5]]:
+        print(f"  ! {each}")
+    if kept := books["most"] > 2:
+        print(f"  ! accounting saw {books['most']} calls at a time, and 2 are allowed")
+    print(f"lost {len(verdict.lost)}")
+    print(f"doubled {len(verdict.doubled)}" + ("" if verdict.holds and not kept else "   THE PROOF FAILED"))
+    return verdict
+
+
+def keep(cloud: Cloud, customer: str) -> None:
+    """One PDF to look at."""
+    folder = Path(".local")
+    folder.mkdir(exist_ok=True)
+    path = folder / f"statement-{customer}.pdf"
+    key = f"statements/{PERIOD:%Y-%m}/{customer}.pdf"
+    path.write_bytes(
+        cloud.client("s3")
+        .get_object(Bucket=cloud.parameter("resources", "statements", "address"), Key=key)["Body"]
+        .read()
+    )
+    print(f"\nA statement to look at: {path}. Everything else is stopped and gone.")
+    print("To keep the stack running: make local, and make local-down to stop it.")
+
+
+@contextmanager
+def accounting(refused: Sequence[str]) -> Iterator[str]:
+    """The service in a process of its own, on a free port."""
+    port = free_port()
+    command = [sys.executable, "-m", "demo.accounting", "--port", str(port), "--refuse", ",".join(refused)]
+    child = subprocess.Popen(command)
+    url = f"http://127.0.0.1:{port}"
+    try:
+        _wait_until_healthy(url)
+        yield url
+    finally:
+        child.terminate()
+        child.wait()
+
+
+def use(emulator: Emulator) -> None:
+    """Credentials and region of the embedded AWS for this process."""
+    given = emulator.environment()
+    os.environ.update({name: value for name, value in given.items() if name.startswith("AWS_")})
+
+
+def _wait_until_healthy(url: str) -> None:
+    for _ in range(100):
+        try:
+            with urllib.request.urlopen(f"{url}/health"):
+                return
+        except OSError:
+            time.sleep(0.1)
+    raise EmulatorError(f"the accounting service does not answer at {url}")
+
+
+def _statement(customer: str) -> str:
+    """What a producer in another language would send."""
+    payload = {"customer_id": customer, "period": PERIOD.isoformat()}
+    return json.dumps({"job": "billing.write-statement", "payload": payload})
+
+
+def _done(cloud: Cloud) -> str:
+    states = Counter(record["status"] for record in cloud.records())
+    return ", ".join(f"{count:,} {status.lower()}" for status, count in sorted(states.items()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,243 @@
+"""Queues, records and workers of a catalogue in memory, driven step by step."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from typing import Any
+
+from loomjobs.core.catalogue import Catalogue
+from loomjobs.core.context import JobContext
+from loomjobs.core.decision import Acknowledge, DeadLetter, Decision
+from loomjobs.core.delivery import Delivery
+from loomjobs.core.errors import ConfigurationError
+from loomjobs.core.job import Job
+from loomjobs.core.letter import Letter
+from loomjobs.core.outgoing import Outgoing, Sent
+from loomjobs.core.plan import RECORD_TTL, function_timeout, receive_limit, visibility
+from loomjobs.core.queue import Queue
+from loomjobs.core.tick_job import with_ticks
+from loomjobs.core.visibility import visibility_timeout, wait_of
+from loomjobs.local.clock import Clock
+from loomjobs.local.queue import MemoryQueue, Message, Refused
+from loomjobs.local.store import MemoryStore
+from loomjobs.runtime.batch import decide_all
+from loomjobs.runtime.ledger import Ledger
+from loomjobs.runtime.ports import Run
+from loomjobs.runtime.producer import Producer
+from loomjobs.runtime.runner import Ending, Raised, Runner
+from loomjobs.runtime.worker import Worker
+
+
+class Killed(BaseException):
+    """Raised by a test's job or hook where a real worker would get SIGKILL: the invocation is gone at once."""
+
+
+class KillableRunner(Runner):
+    """The real runner, except that Killed ends the invocation instead of being the job's failure."""
+
+    def run(self, job: Job[Any, Any], payload: Any, ctx: JobContext, *, seconds: float) -> Ending:
+        ending = super().run(job, payload, ctx, seconds=seconds)
+        if isinstance(ending, Raised) and isinstance(ending.error, Killed):
+            raise ending.error
+        return ending
+
+
+@dataclass
+class MemoryAddresses:
+    """Implements the runtime's Addresses from what a test provided."""
+
+    values: dict[str, str] = field(default_factory=dict[str, str])
+
+    def resource(self, name: str, /) -> str:
+        return self._given(name)
+
+    def setting(self, name: str, /) -> str:
+        return self._given(name)
+
+    def secret(self, name: str, /) -> str:
+        return self._given(name)
+
+    def _given(self, name: str) -> str:
+        if name not in self.values:
+            raise ConfigurationError(f"{name!r} was not provided: jobs.provide({{...}}) or `--provide {name}=...`")
+        return self.values[name]
+
+
+@dataclass
+class RunLog:
+    """A journal that keeps everything, for assertions."""
+
+    runs: list[Run] = field(default_factory=list[Run])
+    sent: list[Outgoing] = field(default_factory=list[Outgoing])
+
+    def enqueued(self, messages: Sequence[Outgoing], /) -> None:
+        self.sent.extend(messages)
+
+    def started(self, run: Run, /) -> None: ...
+
+    def ended(self, run: Run, /) -> None:
+        self.runs.append(run)
+
+
+class Backend:
+    """One account's worth of a catalogue. Random numbers are seeded, ids are counted: a run repeats exactly."""
+
+    def __init__(self, catalogue: Catalogue, *, seed: int = 0, pace: float = 1.0) -> None:
+        self.catalogue = with_ticks(catalogue)
+        self.clock = Clock()
+        self.store = MemoryStore()
+        self.addresses = MemoryAddresses()
+        self.journal = RunLog()
+        self.queues: dict[str, MemoryQueue] = {}
+        self.dead: dict[str, MemoryQueue] = {}
+        self._declared: dict[str, Queue] = {queue.name: queue for queue in self.catalogue.queues}
+        for queue in self._declared.values():
+            self._make(queue)
+        self._roll = random.Random(seed).random  # noqa: S311 repeatable is the point
+        self._tokens = count(1)
+        self._runner = KillableRunner()
+        self.producer = Producer(
+            MemorySender(self.queues, self.clock),
+            clock=self.clock,
+            token=self._token,
+            roll=self._roll,
+            journal=self.journal,
+            pause=lambda seconds: self.clock.advance(timedelta(seconds=seconds)),
+        )
+        self.workers = {name: self._worker(name, pace) for name in self._declared}
+
+    def deliver(self, queue: str) -> list[tuple[Delivery, Decision]]:
+        """One invocation of a queue's worker, as Lambda does it; empty when nothing is visible.
+
+        Killed abandons it: nothing is deleted, and the messages come back when their visibility ends.
+        """
+        declared, source = self._declared[queue], self.queues[queue]
+        now = self.clock()
+        messages = source.receive(min(declared.batch_size, 10), now=now)
+        until = now + timedelta(seconds=function_timeout(declared))
+        for message in messages:
+            soon = function_timeout(declared) + 5
+            source.change_visibility(message.receipt, soon, now=now)
+        deliveries = [_delivery(message, declared, now) for message in messages]
+        decided: list[tuple[Delivery, Decision]] = []
+        try:
+            decided.extend(decide_all(self.workers[queue], deliveries, until=until, longest=declared.job_timeout))
+        except Killed:
+            return decided
+        self._settle(source, decided)
+        return decided
+
+    def step(self) -> list[tuple[Delivery, Decision]]:
+        """Deliver from every queue that has something visible; empty when none has."""
+        decided: list[tuple[Delivery, Decision]] = []
+        for name in self._declared:
+            decided.extend(self.deliver(name))
+        return decided
+
+    def advance_to_next(self, *, until: datetime | None = None) -> bool:
+        """Move the clock to the next message that becomes visible; False when there is none (before `until`)."""
+        moments = [at for queue in self.queues.values() if (at := queue.next_visible()) is not None]
+        if not moments or (until is not None and min(moments) > until):
+            return False
+        self.clock.now = max(self.clock.now, min(moments))
+        return True
+
+    def pending(self) -> int:
+        """Messages in all source queues, visible or not."""
+        return sum(len(queue.messages) for queue in self.queues.values())
+
+    def runs(self) -> Iterator[Run]:
+        return iter(self.journal.runs)
+
+    def _settle(self, source: MemoryQueue, decided: Sequence[tuple[Delivery, Decision]]) -> None:
+        now = self.clock()
+        for delivery, decision in decided:
+            if isinstance(decision, (Acknowledge, DeadLetter)):
+                source.delete(delivery.receipt)
+                continue
+            wait = wait_of(decision)
+            if wait is not None:
+                source.change_visibility(delivery.receipt, visibility_timeout(wait, delivery, now), now=now)
+
+    def _make(self, queue: Queue) -> None:
+        dead = MemoryQueue(f"{queue.name}-dlq", fifo=queue.fifo, retention=timedelta(days=14))
+        self.dead[queue.name] = dead
+        self.queues[queue.name] = MemoryQueue(
+            queue.name,
+            fifo=queue.fifo,
+            visibility=visibility(queue),
+            max_receives=receive_limit(queue),
+            dead_letters=dead,
+        )
+
+    def _worker(self, queue: str, pace: float) -> Worker:
+        return Worker(
+            catalogue=self.catalogue,
+            ledger=Ledger(self.store, clock=self.clock, ttl=RECORD_TTL),
+            letters=MemoryLetters(self.dead[queue], self.clock),
+            producer=self.producer,
+            addresses=self.addresses,
+            journal=self.journal,
+            runner=self._runner,
+            clock=self.clock,
+            token=self._token,
+            roll=self._roll,
+            pace=pace,
+            release="memory",
+        )
+
+    def _token(self) -> str:
+        return f"t{next(self._tokens)}"
+
+
+@dataclass(frozen=True)
+class MemorySender:
+    """Implements the runtime's Sender."""
+
+    queues: Mapping[str, MemoryQueue]
+    clock: Clock
+
+    def send(self, queue: str, messages: Sequence[Outgoing], /) -> Sequence[Sent]:
+        if queue not in self.queues:
+            raise ConfigurationError(f"no job is declared on queue {queue!r}")
+        return [self._one(self.queues[queue], message) for message in messages]
+
+    def _one(self, queue: MemoryQueue, message: Outgoing) -> Sent:
+        try:
+            queue.send(message.body, now=self.clock(), group=message.group, dedup=message.dedup, delay=message.delay)
+        except Refused as refusal:
+            return Sent("refused", str(refusal))
+        return Sent("accepted")
+
+
+@dataclass(frozen=True)
+class MemoryLetters:
+    """Implements the runtime's DeadLetterQueue."""
+
+    queue: MemoryQueue
+    clock: Clock
+
+    def park(self, letter: Letter, /) -> None:
+        self.queue.send(
+            letter.body, now=self.clock(), group=letter.group, dedup=letter.dedup, attributes=letter.attributes
+        )
+
+
+def _delivery(message: Message, queue: Queue, now: datetime) -> Delivery:
+    return Delivery(
+        message_id=message.id,
+        body=message.body,
+        receipt=message.receipt,
+        queue=queue.name,
+        sent_at=message.sent_at.astimezone(UTC),
+        received_at=now,
+        receives=message.receives,
+        group=message.group,
+        dedup=message.dedup,
+        attributes=message.attributes,
+        kind="fifo" if queue.fifo else "standard",
+    )

@@ -1,0 +1,143 @@
+"""Right uses of the public API: both type checkers accept every line, and agree on what comes out."""
+
+# pyright: strict
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date, timedelta
+from decimal import Decimal
+from typing import assert_type
+
+from loomjobs import (
+    EACH_ENQUEUE,
+    Call,
+    Defer,
+    Enqueued,
+    JobContext,
+    MissedRuns,
+    Overlap,
+    Permanent,
+    Queue,
+    Report,
+    Resource,
+    Retry,
+    Secret,
+    Service,
+    Setting,
+    Tick,
+    Transient,
+    Workload,
+    call,
+    cron,
+    enqueue,
+    enqueue_many,
+    every,
+    job,
+    schedule,
+    status,
+)
+from loomjobs.testing import Jobs, context
+
+billing = Queue("billing", workload=Workload.BULK, max_workers=10)
+accounting_queue = Queue("accounting", workload=Workload.BACKGROUND, fifo=True, max_workers=2)
+accounting = Service("accounting-api")
+statements = Resource("statements")
+sender = Setting("sender")
+token = Secret("accounting-token")
+
+
+@dataclass(frozen=True)
+class Statement:
+    customer_id: str
+    period: date
+    total: Decimal = Decimal(0)
+
+
+@dataclass(frozen=True)
+class Close:
+    period: date
+
+    @classmethod
+    def of(cls, tick: Tick) -> Close:
+        return cls(tick.at.date())
+
+
+@job(
+    "billing.post",
+    queue=accounting_queue,
+    key=("customer_id", "period"),
+    group="customer_id",
+    uses=[accounting, token],
+    retry=Retry(attempts=25, permanent=(KeyError,)),
+)
+def post(s: Statement, ctx: JobContext) -> str:
+    ctx.secret(token)
+    if ctx.time_left < timedelta(seconds=5):
+        raise Defer(timedelta(seconds=30))
+    if ctx.attempt > 3:
+        raise Transient("busy", after=timedelta(seconds=9))
+    raise Permanent("refused")
+
+
+def named_key(s: Statement) -> tuple[str, str]:
+    return s.customer_id, s.period.isoformat()
+
+
+@job(
+    "billing.write", queue=billing, key=lambda s: (s.customer_id, s.period), uses=[statements.to("write")], sends=[post]
+)
+def write(s: Statement, ctx: JobContext) -> None:
+    ctx.address(statements)
+    assert_type(ctx.enqueue(post, s), Enqueued)
+    assert_type(ctx.enqueue_many(post, [s]), Report)
+
+
+@job("billing.write2", queue=billing, key=named_key)
+async def write2(s: Statement, ctx: JobContext) -> int:
+    await ctx.aenqueue(post, s)
+    return 1
+
+
+@job("billing.close", queue=billing, key=EACH_ENQUEUE, sends=["billing.write"])
+def close(c: Close, ctx: JobContext) -> None: ...
+
+
+schedule(
+    close,
+    cron("0 2 1 * ? *"),
+    payload=Close.of,
+    why="the books close",
+    missed=MissedRuns.SKIP,
+    overlap=Overlap.ALLOW,
+)
+schedule(
+    close,
+    every(timedelta(hours=1)),
+    payload=lambda tick: Close(tick.at.date()),
+    why="to be sure of it",
+    missed=MissedRuns.SKIP,
+    overlap=Overlap.ALLOW,
+    name="billing.close-hourly",
+)
+
+
+def use() -> None:
+    one = Statement("c", date(2024, 1, 1))
+    assert_type(enqueue(post, one), Enqueued)
+    assert_type(enqueue(write, one, delay=timedelta(minutes=1)), Enqueued)
+    assert_type(call(post, one), Call)
+    assert_type(enqueue_many(post, (Statement(str(i), date(2024, 1, 1)) for i in range(3))), Report)
+    assert_type(enqueue_many([call(post, one), call(close, Close(date(2024, 1, 1)))]), Report)
+    assert_type(status(post, one).result(), str)
+    assert_type(status(write2, one).result(), int)
+    assert_type(post(one, context()), str)
+
+
+def test_it(jobs: Jobs) -> None:
+    one = Statement("a", date(2024, 1, 1))
+    assert_type(jobs.run(post, one), str)
+    assert_type(jobs.run(write2, one), int)
+    assert_type(jobs.run(write, one, ctx=context(attempt=2)), None)
+    assert_type(jobs.enqueued(post), list[Statement])
+    jobs.assert_enqueued(post, one, times=1)
+    jobs.provide({statements: "bucket", sender: "a@b.c", token: "t"})

@@ -1,0 +1,50 @@
+"""Wrong uses of the public API: each line is an error to both type checkers, and an ignore that is not needed is one."""
+
+# pyright: strict, reportUnnecessaryTypeIgnoreComment=true
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date
+
+from loomjobs import JobContext, MissedRuns, Overlap, Queue, Workload, call, cron, enqueue, enqueue_many, job, schedule
+
+queue = Queue("billing", workload=Workload.BULK)
+
+
+@dataclass(frozen=True)
+class Statement:
+    customer_id: str
+
+
+@dataclass(frozen=True)
+class Other:
+    period: date
+
+
+@job("billing.post", queue=queue, key="customer_id")
+def post(s: Statement, ctx: JobContext) -> str:
+    return s.customer_id
+
+
+def wrong(ctx: JobContext) -> None:
+    enqueue(post, Other(date(2024, 1, 1)))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    call(post, "c1")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    enqueue_many(post, [Other(date(2024, 1, 1))])  # type: ignore[list-item]  # pyright: ignore[reportArgumentType, reportCallIssue]
+    enqueue(post, Statement("c"), dealy=1)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    ctx.enqueue(post, Other(date(2024, 1, 1)))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    post(Statement("c"), None)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    Queue("x")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    Queue("x", Workload.BULK)  # type: ignore[call-arg, misc]  # pyright: ignore[reportCallIssue]
+    job("a.b", queue=queue)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    schedule(
+        post,
+        cron("0 2 1 * ? *"),
+        payload=lambda tick: Other(tick.at.date()),  # type: ignore[arg-type, return-value]  # pyright: ignore[reportArgumentType]
+        why="the books close",
+        missed=MissedRuns.SKIP,
+        overlap=Overlap.ALLOW,
+    )
+
+
+@job("billing.shape", queue=queue, key="customer_id")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+def shape(s: Statement) -> None: ...
