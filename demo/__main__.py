@@ -12,11 +12,12 @@ import tempfile
 import time
 import urllib.request
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
+from types import FrameType
 from typing import Final, TypeAlias
 
 from demo.cloud import Cloud, accounting_entries
@@ -44,7 +45,7 @@ def main() -> int:
     parser.add_argument("--scenario", choices=["plain", "kill"], default="plain", help="kill: SIGKILL a worker mid-job")
     given = parser.parse_args()
     customers = None if given.customers == "all" else int(given.customers)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    signal.signal(signal.SIGTERM, _terminate)
     try:
         return run(month(PERIOD, customers=customers), kill=given.scenario == "kill")
     except EmulatorError as error:
@@ -166,7 +167,7 @@ def keep(cloud: Cloud, customer: str) -> None:
 
 
 @contextmanager
-def accounting(refused: Sequence[str]) -> Iterator[str]:
+def accounting(refused: Sequence[str]) -> Generator[str]:
     """The service in a process of its own, on a free port."""
     port = free_port()
     command = [sys.executable, "-m", "demo.accounting", "--port", str(port), "--refuse", ",".join(refused)]
@@ -178,6 +179,10 @@ def accounting(refused: Sequence[str]) -> Iterator[str]:
     finally:
         child.terminate()
         child.wait()
+
+
+def _terminate(_signal: int, _frame: FrameType | None) -> None:
+    sys.exit(143)  # through the stack of contexts, which stop what was started
 
 
 def use(emulator: Emulator) -> None:

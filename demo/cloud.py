@@ -138,7 +138,9 @@ class Cloud:
         ]
         for group in groups:
             for page in logs.get_paginator("filter_log_events").paginate(logGroupName=group):
-                counted.update(_outcome(event["message"]) for event in page["events"])
+                # the embedded AWS keeps all lines of an invocation in one event
+                lines = (line for event in page["events"] for line in event["message"].splitlines())
+                counted.update(map(_outcome, lines))
         del counted[""]
         return counted
 
@@ -169,7 +171,7 @@ def _scan(table: Any) -> Iterator[dict[str, Any]]:
 
 
 def _letter(message: Any) -> dict[str, Any]:
-    report = json.loads(message.get("MessageAttributes", {}).get("loom", {}).get("StringValue", "{}"))
+    report: dict[str, Any] = json.loads(message.get("MessageAttributes", {}).get("loom", {}).get("StringValue", "{}"))
     payload = json.loads(message["Body"]).get("payload", {})
     return report | {"customer": payload.get("customer_id", "?")}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from aws_cdk import App, Stack, Tags, Validations
 from aws_cdk import Environment as Place
@@ -30,8 +31,11 @@ def compose(
     after queues, resources and foundation. Nothing points the other way.
     """
     plan = make_plan(catalogue, environment)
-    common = {"environment": environment, "env": Place(account=environment.account, region=environment.region)}
-    protected = common | {"termination_protection": environment.retain}
+    common: dict[str, Any] = {
+        "environment": environment,
+        "env": Place(account=environment.account, region=environment.region),
+    }
+    protected: dict[str, Any] = common | {"termination_protection": environment.retain}
 
     def name(part: str) -> str:
         return names.stack(environment, part)

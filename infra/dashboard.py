@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from aws_cdk import Duration, Stack
 from aws_cdk import aws_cloudwatch as cloudwatch
@@ -17,8 +18,8 @@ _MINUTE = Duration.minutes(1)
 
 
 class Dashboard(Stack):
-    def __init__(self, scope: Construct, id: str, *, environment: Environment, plan: Plan, **options: object) -> None:
-        super().__init__(scope, id, **options)  # type: ignore[arg-type]
+    def __init__(self, scope: Construct, id: str, *, environment: Environment, plan: Plan, **options: Any) -> None:
+        super().__init__(scope, id, **options)
         board = cloudwatch.Dashboard(
             self,
             "Dashboard",

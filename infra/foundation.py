@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from aws_cdk import Duration, Stack
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
@@ -18,8 +20,8 @@ from loomjobs.core.plan import Plan
 
 
 class Foundation(Stack):
-    def __init__(self, scope: Construct, id: str, *, environment: Environment, plan: Plan, **options: object) -> None:
-        super().__init__(scope, id, **options)  # type: ignore[arg-type]
+    def __init__(self, scope: Construct, id: str, *, environment: Environment, plan: Plan, **options: Any) -> None:
+        super().__init__(scope, id, **options)
         self.executions = _executions(self, environment)
         self.payloads = _payloads(self, environment, plan)
         self.alarms = _topic(self, environment)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from aws_cdk import Duration, Stack
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
@@ -13,8 +15,8 @@ from loomjobs.core.plan import Plan, Worker
 
 
 class Queues(Stack):
-    def __init__(self, scope: Construct, id: str, *, environment: Environment, plan: Plan, **options: object) -> None:
-        super().__init__(scope, id, **options)  # type: ignore[arg-type]
+    def __init__(self, scope: Construct, id: str, *, environment: Environment, plan: Plan, **options: Any) -> None:
+        super().__init__(scope, id, **options)
         for worker in plan.workers:
             _pair(self, environment, worker)
 
@@ -40,9 +42,9 @@ def _pair(scope: Construct, environment: Environment, worker: Worker) -> None:
         publish(home, environment, "queues", worker.queue, *path, "url", value=each.queue_url)
 
 
-def _common(environment: Environment, worker: Worker) -> dict[str, object]:
+def _common(environment: Environment, worker: Worker) -> dict[str, Any]:
     """High throughput on FIFO: both settings or none, since one alone is normal mode."""
-    options: dict[str, object] = {
+    options: dict[str, Any] = {
         "enforce_ssl": True,
         "encryption": sqs.QueueEncryption.SQS_MANAGED,
         "removal_policy": removal(environment),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from aws_cdk import Stack
 from constructs import Construct
@@ -21,9 +22,9 @@ class Resources(Stack):
         *,
         environment: Environment,
         providers: Mapping[str, Provider],
-        **options: object,
+        **options: Any,
     ) -> None:
-        super().__init__(scope, id, **options)  # type: ignore[arg-type]
+        super().__init__(scope, id, **options)
         self.rights = Rights(self, environment)
         for name, provider in sorted(providers.items()):
             made = provider(self, environment)

@@ -23,7 +23,7 @@ class Recorder:
 
     @property
     def grant_principal(self) -> iam.IPrincipal:
-        return self  # type: ignore[return-value]
+        return self
 
     @property
     def assume_role_action(self) -> str:
@@ -87,7 +87,7 @@ def _statements(right: Right) -> list[iam.PolicyStatement]:
             iam.PolicyStatement(actions=list(right.actions), resources=[right.on], conditions=dict(right.conditions))
         ]
     recorder = Recorder()
-    right(recorder)  # type: ignore[arg-type]
+    right(recorder)
     return recorder.statements
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from aws_cdk import Duration, Stack
 from aws_cdk import aws_iam as iam
@@ -24,8 +25,8 @@ RETRIES = 10
 
 
 class Schedules(Stack):
-    def __init__(self, scope: Construct, id: str, *, environment: Environment, plan: Plan, **options: object) -> None:
-        super().__init__(scope, id, **options)  # type: ignore[arg-type]
+    def __init__(self, scope: Construct, id: str, *, environment: Environment, plan: Plan, **options: Any) -> None:
+        super().__init__(scope, id, **options)
         group = scheduler.CfnScheduleGroup(self, "Group", name=f"{environment.app}-{environment.name}")
         ticks = take(self, environment, "queues", names.TICKS, "arn")
         dead = sqs.Queue(

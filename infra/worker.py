@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from aws_cdk import Duration, Fn, Stack
 from aws_cdk import aws_ec2 as ec2
@@ -51,9 +52,9 @@ class WorkerStack(Stack):
         worker: Worker,
         rights: Rights,
         code: Code,
-        **options: object,
+        **options: Any,
     ) -> None:
-        super().__init__(scope, id, **options)  # type: ignore[arg-type]
+        super().__init__(scope, id, **options)
         queue = take(self, environment, "queues", worker.queue, "arn")
         dlq = take(self, environment, "queues", worker.queue, "dlq", "arn")
         log_group = logs.LogGroup(
@@ -148,7 +149,7 @@ def _function(
     return function
 
 
-def _network(scope: Construct, environment: Environment, worker: Worker) -> dict[str, object]:
+def _network(scope: Construct, environment: Environment, worker: Worker) -> dict[str, Any]:
     if worker.network is None:
         return {}
     network = environment.networks[worker.network]

@@ -57,6 +57,7 @@ class BillingTable:
 
     def _month(self, period: date, first: str, last: str, *, only: str | None = None) -> Iterator[Any]:
         lowest, highest = range_of_customers(first, last)
+        projection: dict[str, Any] = {"ProjectionExpression": only} if only else {}
         pages = self._client.get_paginator("query").paginate(
             TableName=self._name,
             KeyConditionExpression="pk = :month AND sk BETWEEN :first AND :last",
@@ -66,7 +67,7 @@ class BillingTable:
                 ":last": {"S": highest},
             },
             ConsistentRead=True,
-            **({"ProjectionExpression": only} if only else {}),
+            **projection,
         )
         for page in pages:
             yield from page["Items"]

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_s3 import S3Client
-    from mypy_boto3_sesv2 import SESV2Client
     from urllib3 import PoolManager
 
 
@@ -28,10 +27,9 @@ def s3() -> S3Client:
 
 
 @cache
-def ses() -> SESV2Client:
+def ses() -> Any:
     """Tries once: SES knows no idempotency key, so a request repeated after a lost answer is a second mail."""
-    client: SESV2Client = _client("sesv2", tries=1)
-    return client
+    return _client("sesv2", tries=1)
 
 
 @cache

@@ -41,7 +41,7 @@ def mail_statement(id: StatementId, ctx: JobContext) -> str:
             }
         },
     )
-    return sent["MessageId"]
+    return str(sent["MessageId"])
 
 
 def address_of(customer_id: str) -> str:

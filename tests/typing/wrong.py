@@ -1,4 +1,4 @@
-"""Wrong uses of the public API: each line is an error to both type checkers, and an ignore that is not needed is one."""
+"""Wrong uses of the public API: each is an error to both type checkers, and so is an ignore that is not needed."""
 
 # pyright: strict, reportUnnecessaryTypeIgnoreComment=true
 from __future__ import annotations
@@ -27,14 +27,14 @@ def post(s: Statement, ctx: JobContext) -> str:
 
 
 def wrong(ctx: JobContext) -> None:
-    enqueue(post, Other(date(2024, 1, 1)))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    call(post, "c1")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    enqueue_many(post, [Other(date(2024, 1, 1))])  # type: ignore[list-item]  # pyright: ignore[reportArgumentType, reportCallIssue]
+    enqueue(post, Other(date(2024, 1, 1)))  # type: ignore[misc]  # pyright: ignore[reportArgumentType]
+    call(post, "c1")  # type: ignore[misc]  # pyright: ignore[reportArgumentType]
+    enqueue_many(post, [Other(date(2024, 1, 1))])  # type: ignore[misc]  # pyright: ignore[reportArgumentType]
     enqueue(post, Statement("c"), dealy=1)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
-    ctx.enqueue(post, Other(date(2024, 1, 1)))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    ctx.enqueue(post, Other(date(2024, 1, 1)))  # type: ignore[misc]  # pyright: ignore[reportArgumentType]
     post(Statement("c"), None)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     Queue("x")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
-    Queue("x", Workload.BULK)  # type: ignore[call-arg, misc]  # pyright: ignore[reportCallIssue]
+    Queue("x", Workload.BULK)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     job("a.b", queue=queue)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     schedule(
         post,

@@ -64,7 +64,7 @@ class DecidingProcessor(BasePartialBatchProcessor):
         if wait is not None:
             back_at = self._worker.clock().timestamp() + wait
             self._stays.append((delivery, back_at))
-        return self.failure_handler(typed, (type(decision), None, None))  # type: ignore[arg-type]
+        return self.failure_handler(typed, (None, None, None))
 
     async def _async_process_record(self, record: dict[str, Any]) -> Any:
         return self._process_record(record)
