@@ -55,7 +55,8 @@ LIBRARY = [
         package="loomjobs.cli",
         ours=("loomjobs",),
         third=("msgspec", "rich"),
-        deferred=("infra.environments",),
+        # The project that the command is run in, by the names that every project has.
+        deferred=("infra.environments", "infra.provide", "infra.resources", "jobs.queues"),
     ),
 ]
 INFRA = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ def new(given: argparse.Namespace) -> int:
 def _queue(name: str) -> tuple[str, Queue]:
     """The queue of this name, and the variable in jobs/queues.py that holds it."""
     root()
-    import jobs.queues as declared
+    declared = importlib.import_module("jobs.queues")  # by name: it is the project's, not the library's
 
     queues = {queue.name: (variable, queue) for variable, queue in vars(declared).items() if isinstance(queue, Queue)}
     if name not in queues:
