@@ -27,6 +27,7 @@ _ALL: Final = (
     ),
     Environment(
         name="dev",
+        log_level="DEBUG",
         retain=False,
         log_retention_days=14,
         settings={"accounting-url": "https://accounting.dev.example.com", "mail-sender": _SENDER},

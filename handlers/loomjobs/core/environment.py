@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from loomjobs.core.problem import Problem, refuse
 
@@ -25,6 +26,7 @@ class Environment:
 
     - `account`, `region`: None takes those of the CLI's profile at deploy.
     - `retain`: keep queues, tables and buckets when a stack is deleted, and protect the tables from deletion.
+    - `log_level`: DEBUG also logs the start of every job; elsewhere the records know what never ended.
     - `log_retention_days`: one of CloudWatch's values, such as 30 or 365.
     - `alarm_email`: where alarms go; None sends them to the topic only.
     - `settings`: values of `Setting` and of resources that another team owns, by name.
@@ -37,6 +39,7 @@ class Environment:
     account: str | None = None
     region: str | None = None
     retain: bool = True
+    log_level: Literal["DEBUG", "INFO", "WARNING"] = "INFO"
     log_retention_days: int = 30
     alarm_email: str | None = None
     settings: Mapping[str, str] = field(default_factory=dict[str, str])

@@ -215,6 +215,7 @@ def _variables(
         names.PACE: f"{environment.pace:g}",
         "POWERTOOLS_SERVICE_NAME": environment.app,
         "POWERTOOLS_METRICS_NAMESPACE": environment.app,
+        "POWERTOOLS_LOG_LEVEL": environment.log_level,
     }
     for grant in grants:
         if grant.kind == "send":
