@@ -113,6 +113,7 @@ check-jobs: $(SETUP)
 	@$(RUN) -m pytest --quiet tests/architecture
 	@echo "==> loomjobs check"
 	@$(VENV)/bin/loomjobs check
+	@$(VENV)/bin/loomjobs events --check
 
 check-templates: synth
 	@echo "==> cfn-lint"

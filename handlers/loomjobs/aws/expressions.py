@@ -33,7 +33,7 @@ def update_arguments(write: Write) -> dict[str, Any]:
         "ConditionExpression": condition,
         "ExpressionAttributeNames": terms.names,
         "ExpressionAttributeValues": terms.values,
-        "ReturnValues": "ALL_NEW",
+        "ReturnValues": "ALL_NEW" if write.wants_item else "NONE",
         "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
     }
 

@@ -29,7 +29,7 @@ class DynamoStore:
             return Written(False, self._refusing(write.id, refusal))
         except (ClientError, BotoCoreError) as error:
             raise _unavailable(self.table_name, error) from error
-        return Written(True, to_item(answer["Attributes"]))
+        return Written(True, to_item(answer.get("Attributes", {})) or None)
 
     def read(self, id: str, /) -> Item | None:
         """The item, strongly consistent."""

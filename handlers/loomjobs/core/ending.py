@@ -59,4 +59,4 @@ def landed(record: Record, write: Write, item: Item | None) -> bool:
 
 def _fenced(record: Record, status: str, sets: Mapping[str, Any]) -> Write:
     condition = AllOf(Is("owner", "=", record.owner), Is("status", "=", status))
-    return Write(id=record.id, condition=condition, sets=sets)
+    return Write(id=record.id, condition=condition, sets=sets, wants_item=False)

@@ -57,7 +57,10 @@ Condition: TypeAlias = Absent | Is | OneOf | AllOf | AnyOf
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Write:
-    """`sets` are absolute; `absent_sets` apply where the attribute is absent; `adds` count from 0."""
+    """`sets` are absolute; `absent_sets` apply where the attribute is absent; `adds` count from 0.
+
+    `wants_item` False spares the store the new item; a refusing one comes back in any case.
+    """
 
     id: str
     condition: Condition
@@ -65,11 +68,12 @@ class Write:
     absent_sets: Mapping[str, Any] = field(default_factory=dict[str, Any])
     adds: Mapping[str, int] = field(default_factory=dict[str, int])
     removes: tuple[str, ...] = ()
+    wants_item: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """`item` is the new item where `applied`, else the one that refused the write (None: there was none)."""
+    """`item` is the new item where `applied` and wanted, else the one that refused the write (None: there was none)."""
 
     applied: bool
     item: Item | None
