@@ -57,8 +57,9 @@ def _line(run: Run) -> str:
     head = f"{run.job or '?'} {run.key or ''} attempt {run.attempt}: "
     took = f" in {run.duration * 1000:.0f} ms" if run.duration else ""
     match run.decision:
-        case Acknowledge(why, _):
-            return head + why + took + (f" ({run.detail})" if run.detail else "")
+        case Acknowledge(why, since):
+            earlier = f" of a run that finished at {since}" if since else ""
+            return head + why + earlier + took + (f" ({run.detail})" if run.detail else "")
         case RetryIn(delay, failure, _):
             return head + f"retry in {delay:.0f} s ({run.detail}): {failure.kind}: {failure.message}"
         case DeferFor(delay, why):

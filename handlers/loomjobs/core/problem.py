@@ -22,7 +22,7 @@ class Problem:
     severity: Literal["error", "warning"] = "error"
 
     def __str__(self) -> str:
-        return f"{self.where}: {self.what}. {self.cure}"
+        return f"{self.where}: {self.what}. {self.cure}".rstrip()
 
 
 def refuse(problems: Sequence[Problem]) -> None:
