@@ -41,16 +41,19 @@ def compose(
         return names.stack(environment, part)
 
     foundation = Foundation(app, name("foundation"), plan=plan, **protected)
-    resources = Resources(app, name("resources"), providers=providers, **protected)
-    queues = Queues(app, name("queues"), plan=plan, **protected)
-    base: list[Stack] = [foundation, resources, queues]
-    later: list[Stack] = [
-        WorkerStack(app, worker.stack, worker=worker, rights=resources.rights, code=code, **common)
-        for worker in plan.workers
+    # CloudFormation takes no empty stack, and a project begins without jobs and resources
+    resources = Resources(app, name("resources"), providers=providers, **protected) if providers else None
+    base: list[Stack] = [foundation, *([resources] if resources else [])]
+    later: list[Stack] = []
+    if plan.workers:
+        base.append(Queues(app, name("queues"), plan=plan, **protected))
+        later.append(Dashboard(app, name("observability"), plan=plan, **common))
+    rights = resources.rights if resources else None
+    later += [
+        WorkerStack(app, worker.stack, worker=worker, rights=rights, code=code, **common) for worker in plan.workers
     ]
     if plan.schedules:
         later.append(Schedules(app, name("schedules"), plan=plan, **common))
-    later.append(Dashboard(app, name("observability"), plan=plan, **common))
     for stack in later:
         for each in base:
             stack.add_stack_dependency(each)

@@ -50,7 +50,7 @@ class WorkerStack(Stack):
         *,
         environment: Environment,
         worker: Worker,
-        rights: Rights,
+        rights: Rights | None,
         code: Code,
         **options: Any,
     ) -> None:
@@ -82,7 +82,7 @@ def _role(
     scope: Construct,
     environment: Environment,
     worker: Worker,
-    rights: Rights,
+    rights: Rights | None,
     log_group: logs.LogGroup,
     *,
     queue: str,
@@ -111,7 +111,7 @@ def _role(
             allow("sqs:SendMessage", on=take(scope, environment, "queues", grant.target, "arn"))
         elif grant.kind == "secret":
             allow("secretsmanager:GetSecretValue", on=take(scope, environment, "resources", grant.target, "address"))
-        else:
+        elif rights is not None:
             rights.grant(role, grant.target, grant.verb)
     if worker.network is not None:
         role.add_managed_policy(
