@@ -62,8 +62,9 @@ def build(target: Target, *, root: Path, into: Path | None = None) -> Asset:
     inputs = hashlib.sha256(packages.name.encode())
     for name, source in own:
         inputs.update(name.encode() + b"\0" + source.read_bytes() + b"\0")
-    path = cache / f"asset-{inputs.hexdigest()[:24]}"
     compiler = _interpreter(target)
+    inputs.update(b"compiled" if compiler else b"sources only")
+    path = cache / f"asset-{inputs.hexdigest()[:24]}"
     if not path.exists():
         _assemble(path, packages, own, compiler)
     size = sum(each.stat().st_size for each in path.rglob("*") if each.is_file())
@@ -71,8 +72,7 @@ def build(target: Target, *, root: Path, into: Path | None = None) -> Asset:
         raise AssetError(
             f"the asset has {size:,} bytes; Lambda takes {limits.LAMBDA_UNZIPPED_BYTES:,}. Drop a package."
         )
-    digest = hashlib.sha256(inputs.digest() + str(compiler is not None).encode()).hexdigest()
-    return Asset(path, digest, size, _warnings(target, compiler))
+    return Asset(path, inputs.hexdigest(), size, _warnings(target, compiler))
 
 
 def _warnings(target: Target, compiler: str | None) -> tuple[str, ...]:
