@@ -140,7 +140,7 @@ class Backend:
 
     def advance_to_next(self, *, until: datetime | None = None) -> bool:
         """Move the clock to the next message that becomes visible; False when there is none (before `until`)."""
-        moments = [at for queue in self.queues.values() if (at := queue.next_visible()) is not None]
+        moments = [at for queue in self.queues.values() if (at := queue.next_visible(self.clock.now)) is not None]
         if not moments or (until is not None and min(moments) > until):
             return False
         self.clock.now = max(self.clock.now, min(moments))

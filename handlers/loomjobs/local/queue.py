@@ -75,9 +75,9 @@ class MemoryQueue:
         """Up to `most` visible messages, in order. A FIFO group with one in flight gives none."""
         self._expire(now)
         taken: list[Message] = []
-        blocked = {each.group for each in self.messages if self.fifo and each.visible_at > now and each.receives}
+        blocked = self._blocked(now)
         for message in list(self.messages):
-            if len(taken) == most or message.visible_at > now or message.group in blocked - {None}:
+            if len(taken) == most or message.visible_at > now or message.group in blocked:
                 continue
             if message.receives >= self.max_receives and self.dead_letters is not None:
                 self._move(message, self.dead_letters, now)
@@ -101,9 +101,15 @@ class MemoryQueue:
             raise Refused("InvalidParameterValue: more than 12 hours in total")
         message.visible_at = visible
 
-    def next_visible(self) -> datetime | None:
-        """When the next message can be received."""
-        return min((each.visible_at for each in self.messages), default=None)
+    def next_visible(self, now: datetime) -> datetime | None:
+        """When the next message can be received; behind one in flight its FIFO group waits."""
+        blocked = self._blocked(now)
+        free = [each for each in self.messages if each.visible_at > now or each.group not in blocked]
+        return min((each.visible_at for each in free), default=None)
+
+    def _blocked(self, now: datetime) -> set[str | None]:
+        """The FIFO groups with a message in flight."""
+        return {each.group for each in self.messages if self.fifo and each.visible_at > now and each.receives}
 
     def _move(self, message: Message, target: MemoryQueue, now: datetime) -> None:
         """SQS's own redrive: same id and body; on standard queues the age goes on, on FIFO it starts anew."""
