@@ -18,7 +18,8 @@ from loomjobs.core.environment import Environment
 class Recorder:
     """A principal that only keeps what it is granted."""
 
-    def __init__(self) -> None:
+    def __init__(self, stack: Stack) -> None:
+        self._stack = stack
         self.statements: list[iam.PolicyStatement] = []
 
     @property
@@ -43,7 +44,7 @@ class Recorder:
 
     def add_to_principal_policy(self, statement: iam.PolicyStatement) -> iam.AddToPrincipalPolicyResult:
         self.statements.append(statement)
-        return iam.AddToPrincipalPolicyResult(statement_added=True)
+        return iam.AddToPrincipalPolicyResult(statement_added=True, policy_dependable=self._stack)
 
 
 class Rights:
@@ -58,7 +59,7 @@ class Rights:
 
     def record(self, name: str, provided: Provided) -> None:
         for verb, right in provided.rights.items():
-            statements = [self._stack.resolve(each.to_statement_json()) for each in _statements(right)]
+            statements = [self._stack.resolve(each.to_statement_json()) for each in _statements(right, self._stack)]
             self._statements[name, verb] = statements
             self._wildcards[name, verb] = _wildcards(right, statements)
             for logical, attribute, node in leaves(statements):
@@ -81,12 +82,12 @@ class Rights:
         return [verb for resource, verb in self._statements if resource == name]
 
 
-def _statements(right: Right) -> list[iam.PolicyStatement]:
+def _statements(right: Right, stack: Stack) -> list[iam.PolicyStatement]:
     if isinstance(right, Actions):
         return [
             iam.PolicyStatement(actions=list(right.actions), resources=[right.on], conditions=dict(right.conditions))
         ]
-    recorder = Recorder()
+    recorder = Recorder(stack)
     right(recorder)
     return recorder.statements
 
