@@ -14,14 +14,19 @@ from loomjobs.core.errors import LoomjobsError
 
 REMOVED = (
     "demo",
-    "tests/demo",
-    "tests/jobs",
-    "tests/e2e/test_demo.py",
+    "events",
     "handlers/jobs",
     "infra/resources.py",
-    "events",
+    "tests/cli/test_cli.py",
+    "tests/demo",
+    "tests/e2e/test_demo.py",
+    "tests/e2e/test_javascript_producer.py",
+    "tests/e2e/producer.mjs",
+    "tests/infra/test_plan_agrees.py",
+    "tests/infra/test_templates.py",
+    "tests/jobs",
 )
-"""What belongs to the reference application."""
+"""What belongs to the reference application, and the tests that look at it."""
 
 KEPT = {
     "handlers/jobs/__init__.py": '"""The jobs of this project, one file each."""\n',
