@@ -28,12 +28,13 @@ def draw(statement: Statement) -> bytes:
     canvas = Canvas(buffer := BytesIO(), pagesize=_A4, invariant=True, pageCompression=1)
     canvas.setTitle(f"Statement {statement.id.customer_id} {statement.id.month}")
     lines = iter(statement.purchases)
-    page = list(islice(lines, _LINES))
-    while page:
+    page, more = list(islice(lines, _LINES)), True
+    while more:
         _heading(canvas, statement)
         bottom = _purchases(canvas, page)
         page = list(islice(lines, _LINES))
-        if not page:
+        more = bool(page)
+        if not more:
             _total(canvas, statement, bottom)
         canvas.showPage()
     canvas.save()
