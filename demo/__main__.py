@@ -35,7 +35,7 @@ TICK: Final = "1997-02-01T02:00:00Z"
 QUEUES: Final = ("ticks", "billing", "interactive", "notifications", "accounting")
 TWICE: Final = 25
 """Customers whose statement is enqueued a second time on purpose."""
-PATIENCE: Final = 1_800
+PATIENCE: Final = 3_600
 """Seconds to wait for the drain before giving up."""
 
 
@@ -94,16 +94,16 @@ def drive(cloud: Cloud, emulator: Emulator, bought: Mapping[str, Sequence[Purcha
     say(f"fired the monthly close twice, and enqueued {len(again)} statements a second time, on purpose")
     killed = not kill
     shown = time.monotonic()
-    while (left := cloud.waiting(QUEUES)) or time.monotonic() - began < 5:
+    while (waiting := cloud.waiting(QUEUES)) or time.monotonic() - began < 5:
         if not killed and (pids := emulator.workers("worker-interactive")):
             os.kill(pids[0], signal.SIGKILL)
             say(f"killed the interactive worker (process {pids[0]}) in the middle of its work")
             killed = True
         if time.monotonic() - shown > 5:
             shown = time.monotonic()
-            say(f"  {left:,} messages waiting, {_done(cloud)}")
+            say("  waiting: " + (", ".join(f"{queue} {count:,}" for queue, count in waiting.items()) or "nothing"))
         if time.monotonic() - began > PATIENCE:
-            raise EmulatorError(f"not drained after {PATIENCE} s: {left} messages are left")
+            raise EmulatorError(f"not drained after {PATIENCE} s: {dict(waiting)} are left")
         time.sleep(1)
     return time.monotonic() - began
 
@@ -205,11 +205,6 @@ def _statement(customer: str) -> str:
     """What a producer in another language would send."""
     payload = {"customer_id": customer, "period": PERIOD.isoformat()}
     return json.dumps({"job": "billing.write-statement", "payload": payload})
-
-
-def _done(cloud: Cloud) -> str:
-    states = Counter(record["status"] for record in cloud.records())
-    return ", ".join(f"{count:,} {status.lower()}" for status, count in sorted(states.items()))
 
 
 if __name__ == "__main__":

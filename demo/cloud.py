@@ -60,16 +60,16 @@ class Cloud:
         for body in bodies:
             self.sqs.send_message(QueueUrl=url, MessageBody=body)
 
-    def waiting(self, queues: Iterable[str]) -> int:
-        """Messages not yet done: visible, in flight and delayed."""
+    def waiting(self, queues: Iterable[str]) -> Counter[str]:
+        """Messages not yet done by queue, where there are any: visible, in flight and delayed."""
         kinds = ("", "NotVisible", "Delayed")
         wanted = [f"ApproximateNumberOfMessages{kind}" for kind in kinds]
-        total = 0
+        found: Counter[str] = Counter()
         for queue in queues:
             url = self.parameter("queues", queue, "url")
             reply = self.sqs.get_queue_attributes(QueueUrl=url, AttributeNames=wanted)
-            total += sum(int(value) for value in reply["Attributes"].values())
-        return total
+            found[queue] = sum(int(value) for value in reply["Attributes"].values())
+        return +found
 
     def records(self) -> list[dict[str, Any]]:
         """Every execution record, as plain values."""
