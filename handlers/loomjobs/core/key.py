@@ -14,6 +14,8 @@ from loomjobs.core.problem import nearest
 
 
 class _EachEnqueue(Enum):
+    """The type of EACH_ENQUEUE."""
+
     TOKEN = "each enqueue"  # noqa: S105 not a password
 
 

@@ -1,0 +1,30 @@
+"""The root of the package is its table of contents."""
+
+from __future__ import annotations
+
+import pytest
+
+import loomjobs
+
+PUBLIC = """
+EACH_ENQUEUE BadKey BadPayload Call ConfigurationError Continue DeclarationError Defer EnqueueError Enqueued
+InvalidOption Job JobContext Key KeyPart LoomjobsError MissedRuns NotAvailableYet NotSent Overlap PayloadTooLarge
+Permanent Queue Rate Report Resource Retry Secret Service Setting Signal Status Tick Transient UndeclaredSend
+UnknownOutcome Use When Workload aenqueue call cron enqueue enqueue_many every job schedule status
+""".split()
+
+
+def test_the_public_names_are_these_and_each_is_there() -> None:
+    assert sorted(loomjobs.__all__) == sorted(PUBLIC)
+    for name in PUBLIC:
+        assert getattr(loomjobs, name) is not None
+
+
+def test_every_public_name_says_what_it_is() -> None:
+    undocumented = [name for name in PUBLIC if not (getattr(loomjobs, name).__doc__ or "").strip()]
+    assert undocumented == []
+
+
+def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="nothing_like_this"):
+        loomjobs.nothing_like_this  # type: ignore[attr-defined]  # noqa: B018
