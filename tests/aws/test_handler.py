@@ -180,6 +180,13 @@ def test_what_has_no_time_left_is_handed_back_unclaimed(aws: Aws) -> None:
     assert aws.item("billing.write#c2/2026-01-01") is None
 
 
+@pytest.mark.parametrize("seconds", [0.0, 4.0])
+def test_an_invocation_without_time_claims_nothing_at_all(aws: Aws, seconds: float) -> None:
+    assert failed(aws.handler(WRITE)(event(body(), body(customer="c2")), Context(seconds))) == ["m0", "m1"]
+    assert RAN == []
+    assert aws.dynamodb.scan(TableName="executions")["Items"] == []
+
+
 @pytest.mark.parametrize(
     "foreign", [{}, {"Records": "x"}, {"source": "aws.events"}, None, [], {"Records": [{"eventSource": "aws:s3"}]}]
 )

@@ -20,15 +20,17 @@ def decide_all(
     back without a claim. A FIFO group ends at its first delivery that stays in the queue; the others go on.
     """
     blocked: set[str] = set()
-    start_by = until - longest - timedelta(seconds=defaults.RESERVE)
+    stop_at = until - timedelta(seconds=defaults.RESERVE)
     for place, delivery in enumerate(deliveries):
+        # the first may start with less than a whole timeout: an invocation of one job has no more than that
+        start_by = stop_at - longest if place else stop_at
         group = delivery.group if delivery.kind == "fifo" else None
         if group in blocked:
             decision: Decision = DeferFor(0.0, "behind a failed job of its group")
-        elif place and worker.clock() > start_by:
+        elif worker.clock() >= start_by:
             decision = DeferFor(0.0, "no time left")
         else:
-            decision = worker.process(delivery, until=until - timedelta(seconds=defaults.RESERVE))
+            decision = worker.process(delivery, until=stop_at)
         if group is not None and not isinstance(decision, (Acknowledge, DeadLetter)):
             blocked.add(group)
         yield delivery, decision
