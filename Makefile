@@ -61,7 +61,7 @@ format: $(SETUP) ## Format the code and fix what the linter can fix
 events: $(SETUP) ## Write the sample events in events/ anew
 	@$(VENV)/bin/loomjobs events
 
-bench: $(SETUP) ## Measure, and compare with the recorded figures
+bench: $(SETUP) ## Measure ours beside a peer, as ratios
 	@$(RUN) -m benchmarks
 
 clean-start: $(SETUP) ## Take the reference application off and leave an empty project
