@@ -54,7 +54,7 @@ LIBRARY = [
     Layer(
         package="loomjobs.cli",
         ours=("loomjobs",),
-        third=("msgspec", "rich"),
+        third=("msgspec",),
         # The project that the command is run in, by the names that every project has.
         deferred=("infra.environments", "infra.provide", "infra.resources", "jobs.queues"),
     ),

@@ -58,7 +58,7 @@ def test_a_producer_needs_two_packages(metadata: Message) -> None:
     [
         ("worker", {"aws-lambda-powertools"}),
         ("infra", {"aws-cdk-lib", "cdk-nag", "constructs"}),
-        ("cli", {"rich"}),
+        ("cli", set()),
         ("local", {"ministack", "psutil"}),
     ],
 )

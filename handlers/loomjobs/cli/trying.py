@@ -11,8 +11,8 @@ from loomjobs.cli.project import catalogue, find
 from loomjobs.core.decision import Acknowledge, DeadLetter, DeferFor, RetryIn
 from loomjobs.core.errors import LoomjobsError
 from loomjobs.core.payload import decode, parse
+from loomjobs.local.jobs import Jobs, memory
 from loomjobs.runtime.ports import Run
-from loomjobs.testing import Jobs, memory
 
 
 def add(commands: Any) -> None:
