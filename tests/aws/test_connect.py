@@ -25,10 +25,17 @@ WRITE = declare("billing.write")
 ONE = Statement("c1", date(2026, 1, 1))
 
 
-def test_outside_lambda_the_queue_is_found_by_the_environments_name(aws: Aws, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outside_lambda_the_queue_is_found_by_the_environments_name_and_each_enqueue_is_logged(
+    aws: Aws, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     boto3.client("ssm").put_parameter(Name="/loomjobs/dev/queues/billing/url", Value=aws.urls["billing"], Type="String")
     monkeypatch.setenv(names.ENV, "dev")
-    assert enqueue(WRITE, ONE).outcome == "accepted"
+    with caplog.at_level("INFO", logger="loomjobs"):
+        sent = enqueue(WRITE, ONE)
+    assert sent.outcome == "accepted"
+    assert [(each.message, each.__dict__["id"], each.__dict__["to_queue"]) for each in caplog.records] == [
+        ("enqueued", sent.id, "billing")
+    ]
     assert enqueue_many(WRITE, [ONE, ONE]).accepted == 2
     assert len(aws.receive("billing")["Records"]) == 3
 

@@ -5,11 +5,12 @@ Needs boto3 only: a producer does not install what workers need.
 
 from __future__ import annotations
 
+import logging
 import os
 import random
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
 
@@ -20,18 +21,31 @@ from loomjobs.aws.queues import SqsSender
 from loomjobs.aws.store import DynamoStore
 from loomjobs.core import names
 from loomjobs.core.errors import ConfigurationError
+from loomjobs.core.outgoing import Outgoing
 from loomjobs.runtime.ports import Journal, Silent
 from loomjobs.runtime.producer import Producer
+
+_log = logging.getLogger("loomjobs")
 
 
 def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
+class EnqueueLog(Silent):
+    """A producer's journal: one record a message on the logger `loomjobs`, with its fields as `extra`."""
+
+    def enqueued(self, messages: Sequence[Outgoing], /) -> None:
+        for message in messages:
+            queue = message.call.job.queue.name
+            fields = {"job": message.call.job.name, "id": message.id, "key": message.key, "to_queue": queue}
+            _log.info("enqueued", extra=fields | {"delay": message.delay, "bytes": message.size})
+
+
 @cache
 def process_producer() -> Producer:
     """The producer of this process, from its environment variables."""
-    return make_producer(os.environ, Silent())
+    return make_producer(os.environ, EnqueueLog())
 
 
 def make_producer(environment: Mapping[str, str], journal: Journal) -> Producer:
