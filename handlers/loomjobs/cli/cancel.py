@@ -1,0 +1,60 @@
+"""`loomjobs cancel`: one job of an environment, by its payload or key."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from loomjobs.cli.project import catalogue, environment, find
+from loomjobs.core import names
+from loomjobs.core.errors import LoomjobsError
+from loomjobs.core.payload import decode, parse
+
+_SAYS = {
+    "cancelled": "it will not run",
+    "requested": "it is running and was told; it may still complete, and is not tried again",
+    "too-late": "it has ended",
+}
+
+
+def add(commands: Any) -> None:
+    cancels = commands.add_parser("cancel", help="cancel a job of an environment, also before it has arrived there")
+    cancels.add_argument("job")
+    cancels.add_argument("payload", nargs="?", help="JSON, @file, or - for standard input")
+    cancels.add_argument("--key", help="its key, or the id of its enqueue, in place of the payload")
+    cancels.add_argument("--env", help=f"environment (default: {names.ENV})")
+    cancels.set_defaults(run=cancel)
+
+
+def cancel(given: argparse.Namespace) -> int:
+    """Exit code 1 where it was too late."""
+    from loomjobs.runtime import cancelling  # binds AWS on first use
+
+    job = find(given.job, catalogue())
+    if (given.payload is None) == (given.key is None):
+        raise LoomjobsError("which one? Give its payload, or --key KEY (for EACH_ENQUEUE jobs the id of the enqueue)")
+    if given.env is not None:
+        chosen = environment(given.env)
+        os.environ |= {names.ENV: chosen.name, names.APP: chosen.app}
+        os.environ.pop(names.TABLE, None)  # what was asked for wins over what the shell happens to have
+    if given.key is not None:
+        done = cancelling.cancel(job, key=given.key)
+    else:
+        payload: Any = decode(parse(_text(given.payload)), job.payload_type, strict=job.options.strict)
+        done = cancelling.cancel(job, payload)
+    print(f"{done.job.name} {done.key}: {done.outcome}, {_SAYS[done.outcome]} (state: {done.state})")
+    return int(done.outcome == "too-late")
+
+
+def _text(argument: str) -> str:
+    if argument == "-":
+        return sys.stdin.read()
+    if argument.startswith("@"):
+        try:
+            return Path(argument[1:]).read_text(encoding="utf-8")
+        except OSError as error:
+            raise LoomjobsError(f"the payload's file cannot be read: {error}") from None
+    return argument
