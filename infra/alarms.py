@@ -11,8 +11,8 @@ from aws_cdk import aws_cloudwatch_actions as actions
 from aws_cdk import aws_sns as sns
 from constructs import Construct
 
-from loomjobs.core import defaults
-from loomjobs.core.plan import Worker
+from loomjobs.core import defaults, names
+from loomjobs.core.plan import Plan, PlannedRelay, Worker
 
 RUNBOOK = "docs/runbook.md"
 
@@ -87,6 +87,43 @@ def worker_alarms(worker: Worker, *, queue: str, dlq: str, function: str) -> lis
             threshold=1,
             why=f"Lambda's loop guard dropped a chain of jobs on {worker.queue}; its messages go to the DLQ.",
             anchor="the-loop-guard-dropped-work",
+        ),
+    ]
+
+
+def relay_alarms(plan: Plan, relay: PlannedRelay, *, function: str) -> list[Alarm]:
+    """`function` is the deployed name."""
+    return [
+        Alarm(
+            name="OutboxLag",
+            namespace=plan.app,
+            metric=names.OUTBOX_LAG,
+            dimensions={"service": plan.app, "environment": plan.environment},
+            statistic="Maximum",
+            threshold=relay.lag_alarm * 1000,
+            why=f"A committed call has waited {relay.lag_alarm} s or more to be sent: the sweep does not get it sent.",
+            anchor="committed-calls-are-not-sent",
+        ),
+        Alarm(
+            name="Errors",
+            namespace="AWS/Lambda",
+            metric="Errors",
+            dimensions={"FunctionName": function},
+            statistic="Sum",
+            threshold=1,
+            why="The relay of the outbox itself failed (init, timeout, a table that cannot be read).",
+            anchor="committed-calls-are-not-sent",
+        ),
+        Alarm(
+            name="Throttles",
+            namespace="AWS/Lambda",
+            metric="Throttles",
+            dimensions={"FunctionName": function},
+            statistic="Sum",
+            threshold=1,
+            periods=5,
+            why="Lambda throttles the relay of the outbox: the account's concurrency is used up.",
+            anchor="the-worker-is-throttled",
         ),
     ]
 

@@ -11,6 +11,7 @@ from cdk_nag import AwsSolutionsChecks
 
 from infra.dashboard import Dashboard
 from infra.foundation import Foundation
+from infra.outbox import Outbox
 from infra.provide import Provider
 from infra.queues import Queues
 from infra.resource_stack import Resources
@@ -28,7 +29,7 @@ def compose(
     """Add every stack to `app`; returns the Plan that they render.
 
     Stacks refer to each other by parameters, which CloudFormation does not see, so their order is said here: workers
-    after queues, resources and foundation. Nothing points the other way.
+    after outbox, queues, resources and foundation, the outbox after the queues. Nothing points the other way.
     """
     plan = make_plan(catalogue, environment)
     common: dict[str, Any] = {
@@ -48,6 +49,11 @@ def compose(
     if plan.workers:
         base.append(Queues(app, name("queues"), plan=plan, **protected))
         later.append(Dashboard(app, name("observability"), plan=plan, **common))
+    if plan.relay is not None:
+        outbox = Outbox(app, name("outbox"), plan=plan, relay=plan.relay, code=code, **protected)
+        for each in base:
+            outbox.add_stack_dependency(each)
+        base.append(outbox)
     rights = resources.rights if resources else None
     later += [
         WorkerStack(app, worker.stack, worker=worker, rights=rights, code=code, **common) for worker in plan.workers

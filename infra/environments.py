@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Final
 
 from loomjobs.core.environment import Environment
+from loomjobs.core.uses import Rate
 
 _SENDER: Final = "statements@example.com"
 """An identity that SES has verified in the account; mails go to the simulator's addresses only."""
@@ -17,6 +19,8 @@ _ALL: Final = (
         retain=False,
         log_retention_days=1,
         pace=0.02,
+        # nobody's system is behind it here, and a demo is short
+        rates={"accounting-api": Rate(6_000, per=timedelta(minutes=1))},
         architecture="host",
         local=True,
         settings={

@@ -76,7 +76,7 @@ class Rights:
         for statement in self._statements[name, verb]:
             role.add_to_policy(iam.PolicyStatement.from_json(rebuilt(statement, read)))
         for reason, resource in self._wildcards[name, verb]:
-            accept(role, f"AwsSolutions-IAM5[Resource::{_shown(role, rebuilt(resource, read))}]", reason)
+            accept(role, f"AwsSolutions-IAM5[Resource::{shown(role, rebuilt(resource, read))}]", reason)
 
     def verbs(self, name: str) -> list[str]:
         return [verb for resource, verb in self._statements if resource == name]
@@ -99,7 +99,7 @@ def _wildcards(right: Right, statements: list[Any]) -> list[tuple[str, Any]]:
     return [(right.wildcard, statement["Resource"]) for statement in statements]
 
 
-def _shown(role: iam.Role, resource: str) -> str:
+def shown(role: iam.Role, resource: str) -> str:
     """A resource as cdk-nag writes it: references in angle brackets."""
     resolved = Stack.of(role).resolve(resource)
     parts = resolved["Fn::Join"][1] if isinstance(resolved, dict) and "Fn::Join" in resolved else [resolved]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from aws_cdk import Duration, Fn, Stack
+from aws_cdk import ArnFormat, Duration, Fn, Stack
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
@@ -16,15 +16,15 @@ from aws_cdk import aws_sns as sns
 from constructs import Construct
 
 from infra.alarms import render, worker_alarms
-from infra.carry import take, taken
+from infra.carry import publish, take, taken
 from infra.nag import accept
 from infra.removal import removal
-from infra.rights import Rights
+from infra.rights import Rights, shown
 from loomjobs.core import names
 from loomjobs.core.environment import Environment
 from loomjobs.core.plan import Worker
 
-_RETENTION: Mapping[int, logs.RetentionDays] = {
+RETENTION: Mapping[int, logs.RetentionDays] = {
     1: logs.RetentionDays.ONE_DAY,
     7: logs.RetentionDays.ONE_WEEK,
     14: logs.RetentionDays.TWO_WEEKS,
@@ -60,12 +60,14 @@ class WorkerStack(Stack):
         log_group = logs.LogGroup(
             self,
             "Logs",
-            retention=_RETENTION[environment.log_retention_days],
+            retention=RETENTION[environment.log_retention_days],
             removal_policy=removal(environment),
         )
         self.role = _role(self, environment, worker, rights, log_group, queue=queue, dlq=dlq)
         self.function = _function(self, environment, worker, code, self.role, log_group)
         self.mapping = _mapping(self, worker, self.function, queue)
+        if names.MAPPING in worker.environment:
+            _valve(self, environment, worker, self.role, self.function, self.mapping)
         topic = sns.Topic.from_topic_arn(self, "Topic", take(self, environment, "foundation", "alarms", "arn"))
         specs = worker_alarms(
             worker, queue=queue_name(queue), dlq=queue_name(dlq), function=self.function.function_name
@@ -105,7 +107,17 @@ def _role(
     )
     allow("sqs:SendMessage", on=dlq)
     table = take(scope, environment, "foundation", "executions", "arn")
-    allow("dynamodb:GetItem", "dynamodb:UpdateItem", on=table)
+    allow(
+        "dynamodb:GetItem",
+        "dynamodb:UpdateItem",
+        "dynamodb:PartiQLInsert",
+        "dynamodb:PartiQLUpdate",
+        on=table,
+    )
+    if names.OUTBOX in worker.environment:
+        allow("dynamodb:PutItem", on=take(scope, environment, "outbox", "table", "arn"))
+    if not worker.fifo:
+        _allow_later(scope, role, environment)
     for grant in worker.grants:
         if grant.kind == "send":
             allow("sqs:SendMessage", on=take(scope, environment, "queues", grant.target, "arn"))
@@ -118,6 +130,22 @@ def _role(
             iam.ManagedPolicy.from_aws_managed_policy_name("service-role/AWSLambdaENIManagementAccess")
         )
     return role
+
+
+def _allow_later(scope: Construct, role: iam.Role, environment: Environment) -> None:
+    """One-off schedules in their own group, which send with their own role."""
+    group = take(scope, environment, "queues", "later", "group")
+    later = Stack.of(scope).format_arn(service="scheduler", resource="schedule", resource_name=f"{group}/renew-*")
+    role.add_to_policy(iam.PolicyStatement(actions=["scheduler:CreateSchedule"], resources=[later]))
+    sender = take(scope, environment, "queues", "later", "role")
+    role.add_to_policy(
+        iam.PolicyStatement(
+            actions=["iam:PassRole"],
+            resources=[sender],
+            conditions={"StringEquals": {"iam:PassedToService": "scheduler.amazonaws.com"}},
+        )
+    )
+    accept(role, f"AwsSolutions-IAM5[Resource::{shown(role, later)}]", "One schedule for each message sent later.")
 
 
 def _function(
@@ -133,7 +161,7 @@ def _function(
         scope,
         "Worker",
         runtime=lambda_.Runtime(f"python{environment.python}", lambda_.RuntimeFamily.PYTHON),
-        architecture=_architecture(environment),
+        architecture=architecture(environment),
         code=lambda_.Code.from_asset(code.path, asset_hash=code.digest),
         handler=worker.handler,
         timeout=Duration.seconds(worker.function_timeout),
@@ -167,9 +195,63 @@ def _network(scope: Construct, environment: Environment, worker: Worker) -> dict
     return {"vpc": vpc, **({"security_groups": groups} if groups else {})}
 
 
-def _architecture(environment: Environment) -> lambda_.Architecture:
+def architecture(environment: Environment) -> lambda_.Architecture:
     machine = platform.machine() if environment.architecture == "host" else environment.architecture
     return lambda_.Architecture.ARM_64 if machine in ("arm64", "aarch64") else lambda_.Architecture.X86_64
+
+
+def _valve(
+    scope: Stack,
+    environment: Environment,
+    worker: Worker,
+    role: iam.Role,
+    function: lambda_.Function,
+    mapping: lambda_.EventSourceMapping,
+) -> None:
+    """The worker may switch its own mapping off, and has a schedule switch it on again; nothing else of Lambda.
+
+    The rights are a policy of their own: the function waits for its role's policy, and these name the mapping, which
+    waits for the function.
+    """
+    arn = scope.format_arn(
+        service="lambda",
+        resource="event-source-mapping",
+        resource_name=mapping.event_source_mapping_id,
+        arn_format=ArnFormat.COLON_RESOURCE_NAME,
+    )
+    publish(scope, environment, "workers", worker.queue, "mapping", value=mapping.event_source_mapping_id)
+    path = worker.environment[names.MAPPING]
+    assert isinstance(path, str)
+    parameter = scope.format_arn(service="ssm", resource="parameter", resource_name=path.removeprefix("/"))
+    group = take(scope, environment, "queues", "later", "group")
+    schedules = scope.format_arn(service="scheduler", resource="schedule", resource_name=f"{group}/open-*")
+    opener = iam.Role(
+        scope,
+        "Opener",
+        assumed_by=iam.ServicePrincipal(
+            "scheduler.amazonaws.com", conditions={"StringEquals": {"aws:SourceAccount": scope.account}}
+        ),
+        description=f"Switches the delivery of {worker.queue} on again",
+    )
+    update = iam.PolicyStatement(actions=["lambda:UpdateEventSourceMapping"], resources=[arn])
+    iam.Policy(scope, "OpenerRights", roles=[opener], statements=[update])
+    rights = iam.Policy(
+        scope,
+        "ValveRights",
+        roles=[role],
+        statements=[
+            update,
+            iam.PolicyStatement(actions=["ssm:GetParameter"], resources=[parameter]),
+            iam.PolicyStatement(actions=["scheduler:CreateSchedule"], resources=[schedules]),
+            iam.PolicyStatement(
+                actions=["iam:PassRole"],
+                resources=[opener.role_arn],
+                conditions={"StringEquals": {"iam:PassedToService": "scheduler.amazonaws.com"}},
+            ),
+        ],
+    )
+    accept(rights, f"AwsSolutions-IAM5[Resource::{shown(role, schedules)}]", "One schedule for each time it is shut.")
+    function.add_environment(names.VALVE_ROLE, opener.role_arn)
 
 
 def _mapping(scope: Construct, worker: Worker, function: lambda_.Function, queue: str) -> lambda_.EventSourceMapping:

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import ipaddress
+import itertools
 import os
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
+
+import boto3
+import pytest
+
+from infra.emulator import Emulator, start
 
 SCRUBBED = ("AWS_", "POWERTOOLS_", "LOOMJOBS_", "CDK_", "TZ")
 DUMMIES = {
@@ -60,3 +67,23 @@ def _is_loopback(host: str | bytes) -> bool:
 
 scrub_environment()
 sys.addaudithook(refuse_outside_addresses)
+
+
+@pytest.fixture(scope="session")
+def embedded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Emulator]:
+    """The embedded AWS, for tests of the adapters that need what moto does not do (PartiQL, streams)."""
+    with start(tmp_path_factory.mktemp("embedded")) as running:
+        yield running
+
+
+_accounts = itertools.count(100_000_000_000)
+
+
+@pytest.fixture
+def account(embedded: Emulator, monkeypatch: pytest.MonkeyPatch) -> str:
+    """An empty AWS account on it, which the test's clients use."""
+    number = str(next(_accounts))
+    monkeypatch.setenv("AWS_ENDPOINT_URL", embedded.endpoint)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", number)
+    monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)  # it keeps the credentials of the first client
+    return number

@@ -39,17 +39,10 @@ class BillingTable:
         found = self._month(id.period, id.customer_id, id.customer_id)
         return tuple(purchase_of(item) for item in found)
 
-    def write_once(self, statement: Statement) -> Statement:
-        """Put the statement unless there is one for its customer and month; returns the one that stands."""
-        try:
-            self._client.put_item(
-                TableName=self._name,
-                Item=statement_item(statement),
-                ConditionExpression="attribute_not_exists(pk)",
-            )
-        except self._client.exceptions.ConditionalCheckFailedException:
-            return self.statement(statement.id) or statement
-        return statement
+    def put_once(self, statement: Statement) -> dict[str, Any]:
+        """The transaction item that writes a statement, and refuses a second one for its customer and month."""
+        condition = "attribute_not_exists(pk)"
+        return {"Put": {"TableName": self._name, "Item": statement_item(statement), "ConditionExpression": condition}}
 
     def statement(self, id: StatementId) -> Statement | None:
         found = self._client.get_item(TableName=self._name, Key=statement_key(id), ConsistentRead=True)

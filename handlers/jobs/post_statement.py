@@ -31,6 +31,7 @@ class AccountingError(Exception):
     group="customer_id",
     retry=Retry(attempts=25, base=timedelta(seconds=30), cap=timedelta(minutes=10)),
     timeout=timedelta(seconds=90),
+    exclusive=("customer_id", "period"),
     uses=[billing_table.to("read"), accounting_api, accounting_url, accounting_token],
 )
 def post_statement(id: StatementId, ctx: JobContext) -> str:

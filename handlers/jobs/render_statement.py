@@ -21,6 +21,7 @@ from loomjobs import JobContext, Permanent, Retry, job
     key=("customer_id", "period"),
     retry=Retry(attempts=3, base=timedelta(seconds=15)),
     timeout=timedelta(seconds=30),
+    exclusive=("customer_id", "period"),
     uses=[billing_table.to("read"), statements.to("write")],
     sends=[mail_statement, post_statement],
 )

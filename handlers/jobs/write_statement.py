@@ -10,7 +10,7 @@ from jobs.queues import billing
 from jobs.render_statement import render_statement
 from jobs.services import billing_table
 from jobs.statement import Statement, StatementId
-from loomjobs import JobContext, Permanent, Retry, job
+from loomjobs import JobContext, Permanent, Retry, call, job
 
 
 @job(
@@ -24,12 +24,15 @@ from loomjobs import JobContext, Permanent, Retry, job
 def write_statement(id: StatementId, ctx: JobContext) -> Decimal:
     """Add up the purchases as they are now, not as they were at enqueue; returns the total in US dollars.
 
-    The first statement written for a customer and month stands. A run after a crash finds it and only sends on.
+    The statement, the job that renders it and this job's completion are one transaction. A statement that stands
+    already (this job was redriven) is kept, and only sent on.
     """
     table = BillingTable(ctx.address(billing_table))
     purchases = table.purchases(id)
     if not purchases:
         raise Permanent(f"customer {id.customer_id} has no purchases in {id.month}")
-    statement = table.write_once(Statement(id, purchases))
-    ctx.enqueue(render_statement, id)
+    standing = table.statement(id)
+    statement = standing or Statement(id, purchases)
+    items = [] if standing else [table.put_once(statement)]
+    ctx.commit(items=items, enqueue=[call(render_statement, id)], result=statement.total)
     return statement.total

@@ -1,8 +1,8 @@
 """Background jobs on AWS for Python teams: declare jobs, deploy, send messages.
 
-Declare: Queue Workload Retry Rate job EACH_ENQUEUE · Resource Secret Setting Service · schedule cron every
+Declare: Queue Workload Retry Rate job tombstone EACH_ENQUEUE · Resource Secret Setting Service · schedule cron every
 Inside a job: JobContext · Permanent Transient · Signal Defer Continue
-Send: call enqueue enqueue_many aenqueue status · Call Enqueued Report Status
+Send: call enqueue enqueue_many aenqueue status cancel · Call Enqueued Report Status Cancelled
 Errors: loomjobs.core.errors draws the tree
 """
 
@@ -28,6 +28,7 @@ from loomjobs.core.errors import (
     UndeclaredSend,
     UnknownOutcome,
 )
+from loomjobs.core.evolve import tombstone
 from loomjobs.core.job import Job
 from loomjobs.core.key import EACH_ENQUEUE, Key, KeyPart
 from loomjobs.core.queue import Queue, Workload
@@ -37,6 +38,7 @@ from loomjobs.core.signals import Continue, Defer, Permanent, Signal, Transient
 from loomjobs.core.uses import Rate, Resource, Secret, Service, Setting, Use
 
 if TYPE_CHECKING:
+    from loomjobs.runtime.cancelling import Cancelled, cancel
     from loomjobs.runtime.sending import aenqueue, enqueue, enqueue_many
     from loomjobs.runtime.status import Status, status
 
@@ -45,6 +47,7 @@ __all__ = [
     "BadKey",
     "BadPayload",
     "Call",
+    "Cancelled",
     "ConfigurationError",
     "Continue",
     "DeclarationError",
@@ -82,6 +85,7 @@ __all__ = [
     "Workload",
     "aenqueue",
     "call",
+    "cancel",
     "cron",
     "enqueue",
     "enqueue_many",
@@ -89,12 +93,15 @@ __all__ = [
     "job",
     "schedule",
     "status",
+    "tombstone",
 ]
 
 _ON_FIRST_USE = {
     "aenqueue": "sending",
     "enqueue": "sending",
     "enqueue_many": "sending",
+    "Cancelled": "cancelling",
+    "cancel": "cancelling",
     "Status": "status",
     "status": "status",
 }

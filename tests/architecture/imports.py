@@ -47,7 +47,7 @@ class Module:
     imports: tuple[Import, ...]
 
 
-OURS = frozenset({"loomjobs", "jobs", "worker", "scheduler", "infra", "demo"})
+OURS = frozenset({"loomjobs", "jobs", "worker", "scheduler", "relay", "infra", "demo"})
 
 
 def read_modules() -> dict[str, Module]:

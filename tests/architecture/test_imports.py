@@ -100,7 +100,7 @@ def test_the_root_imports_the_core_only() -> None:
 
 
 def test_the_entry_points_import_the_aws_side_only() -> None:
-    entries = imports_of("worker", "scheduler")
+    entries = imports_of("worker", "scheduler", "relay")
     assert [str(found) for found in entries if found.third_party or (found.ours and not found.within(AWS))] == []
 
 

@@ -1,4 +1,4 @@
-"""A worker of a small catalogue on moto's SQS and DynamoDB."""
+"""A worker of a small catalogue on the embedded AWS's SQS and DynamoDB."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from typing import Any
 
 import boto3
 import pytest
-from moto import mock_aws
 
 from loomjobs.aws import clients, connect, process
 from loomjobs.aws.handler import make_handler
@@ -55,6 +54,10 @@ class Aws:
             names.SOURCE_URL: self.urls[queue],
             names.DLQ_URL: self.urls[f"{queue}-dlq"],
             names.RECORD_TTL: "2592000",
+            names.RECEIVES: "200",
+            names.SOURCE_ARN: self.arns[queue],
+            names.LATER_GROUP: "default",
+            names.LATER_ROLE: "arn:aws:iam::123456789012:role/later",
             names.PACE: "0.01",
             names.RELEASE: "r1",
         } | {names.queue_url_key(name): url for name, url in self.urls.items()}
@@ -121,29 +124,28 @@ def failed(answer: Any) -> Sequence[str]:
 
 
 @pytest.fixture
-def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[Aws]:
+def aws(account: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Aws]:
     # a new name each time: Powertools keeps one logger a service, with the stream it had when it was made
     monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", f"loomjobs-{secrets.token_hex(4)}")
     monkeypatch.setenv("POWERTOOLS_METRICS_NAMESPACE", "loomjobs")
-    with mock_aws():
-        _forget()
-        dynamodb = boto3.client("dynamodb", "eu-west-1")
-        dynamodb.create_table(
-            TableName="executions",
-            KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
-            AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
-            BillingMode="PAY_PER_REQUEST",
-        )
-        system = Aws(boto3.client("sqs"), dynamodb)
-        for name in ("billing", "billing-dlq", "mail"):
-            system.queue(name)
-        for name in ("ledger", "ledger-dlq"):
-            system.queue(name, fifo=True)
-        yield system
-        _forget()
+    _forget()
+    dynamodb = boto3.client("dynamodb")
+    dynamodb.create_table(
+        TableName="executions",
+        KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
+        AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
+        BillingMode="PAY_PER_REQUEST",
+    )
+    system = Aws(boto3.client("sqs"), dynamodb)
+    for name in ("billing", "billing-dlq", "mail"):
+        system.queue(name)
+    for name in ("ledger", "ledger-dlq"):
+        system.queue(name, fifo=True)
+    yield system
+    _forget()
 
 
 def _forget() -> None:
-    """Clients are kept per process; moto's are of one test."""
+    """Clients are kept per process; these are of one test."""
     for kept in (clients._session, clients._client, connect.process_producer, connect.process_store, process._secret):
         kept.cache_clear()

@@ -11,9 +11,9 @@ import pytest
 from botocore.exceptions import ConnectTimeoutError, EndpointConnectionError, ReadTimeoutError
 from botocore.stub import Stubber
 
-from loomjobs.aws.queues import SqsDeadLetters, SqsSender, Visibilities
+from loomjobs.aws.queues import SqsDeadLetters, SqsMessages, SqsSender
 from loomjobs.core.call import call
-from loomjobs.core.delivery import Attribute
+from loomjobs.core.delivery import Attribute, Delivery
 from loomjobs.core.errors import NotSent, UnknownOutcome
 from loomjobs.core.letter import Letter
 from loomjobs.core.outgoing import Origin, Outgoing, address
@@ -29,6 +29,10 @@ URL = "https://sqs.eu-west-1.amazonaws.com/123456789012/billing"
 
 def one(customer: str = "c1") -> Any:
     return call(WRITE, Statement(customer, date(2026, 1, 1)))
+
+
+def received(receipt: str) -> Delivery:
+    return Delivery(message_id="m", body="", receipt=receipt, queue="billing", sent_at=NOW, received_at=NOW)
 
 
 @pytest.fixture
@@ -212,7 +216,7 @@ def test_a_dead_letter_keeps_its_attributes_group_and_deduplication_id(client: A
 def test_a_visibility_that_cannot_be_changed_is_told_and_changes_no_outcome(client: Any, stub: Any, code: str) -> None:
     told: list[str] = []
     stub.add_client_error("change_message_visibility_batch", code)
-    Visibilities(client, URL, told.append).change({"r1": 5, "r2": 6})
+    SqsMessages(client, URL, told.append).hide([(received("r1"), 5), (received("r2"), 6)])
     assert len(told) == 1
     assert code in told[0]
 
@@ -221,8 +225,8 @@ def test_one_of_ten_visibilities_may_fail_alone(client: Any, stub: Any) -> None:
     told: list[str] = []
     failed = {"Id": "1", "SenderFault": True, "Code": "ReceiptHandleIsInvalid", "Message": "gone"}
     stub.add_response("change_message_visibility_batch", {"Successful": [{"Id": "0"}], "Failed": [failed]})
-    Visibilities(client, URL, told.append).change({"r1": 5, "r2": 6})
-    assert told == ["a visibility was not changed: ReceiptHandleIsInvalid: gone"]
+    SqsMessages(client, URL, told.append).hide([(received("r1"), 5), (received("r2"), 6)])
+    assert told == ["a message was not hidden: ReceiptHandleIsInvalid: gone"]
 
 
 def test_more_than_ten_visibilities_take_more_calls() -> None:
@@ -234,7 +238,7 @@ def test_more_than_ten_visibilities_take_more_calls() -> None:
             return {}
 
     client: Any = Counting()
-    Visibilities(client, URL, lambda what: None).change({f"r{n}": 1 for n in range(23)})
+    SqsMessages(client, URL, lambda what: None).hide([(received(f"r{n}"), 1) for n in range(23)])
     assert calls == [10, 10, 3]
 
 

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from moto import mock_aws
 
 from loomjobs.aws.store import DynamoStore
 from loomjobs.core.claim import Claim, Ended, Lapsed, Replace, claim_write, judge, replace_write, takeover_write
@@ -32,15 +31,15 @@ def store(request: pytest.FixtureRequest) -> Iterator[Store]:
     if request.param == "memory":
         yield MemoryStore()
         return
-    with mock_aws():
-        client = boto3.client("dynamodb")
-        client.create_table(
-            TableName="t",
-            KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
-            AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
-            BillingMode="PAY_PER_REQUEST",
-        )
-        yield DynamoStore("t", client=client)
+    request.getfixturevalue("account")
+    client = boto3.client("dynamodb")
+    client.create_table(
+        TableName="executions",
+        KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
+        AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
+        BillingMode="PAY_PER_REQUEST",
+    )
+    yield DynamoStore("executions", client=client)
 
 
 def claim(owner: str = "one", **changes: Any) -> Claim:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime, timedelta
+import re
+from datetime import UTC, date, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
 
-from loomjobs.core.call import call, fifo_id
+from loomjobs.core.call import Call, call, fifo_id
+from loomjobs.core.envelope import Envelope
 from loomjobs.core.errors import BadKey, BadPayload, InvalidOption, NotAvailableYet
 from loomjobs.core.key import EACH_ENQUEUE
+from loomjobs.core.outgoing import Origin, address
 from tests.core.catalogue_fixture import LEDGER, Statement, declare
 
 WRITE = declare("billing.write")
@@ -82,7 +85,6 @@ def test_a_delay_beyond_what_sqs_takes_is_refused_until_it_exists() -> None:
     [
         ("at", datetime(2030, 1, 1, tzinfo=UTC)),
         ("tenant", "t"),
-        ("expires", timedelta(hours=1)),
         ("unique_for", timedelta(hours=1)),
         ("then", call(WRITE, ONE)),
     ],
@@ -96,3 +98,69 @@ def test_a_given_key_replaces_the_derived_one_and_is_not_empty() -> None:
     assert call(WRITE, ONE, key="mine").key == "mine"
     with pytest.raises(InvalidOption, match="empty"):
         call(WRITE, ONE, key="")
+
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+TIMED = declare("billing.timed", expires=timedelta(hours=6))
+
+
+def sent(one: Call, *, origin: datetime | None = None) -> datetime | None:
+    body = address(one, id="i", now=NOW, origin=Origin(expires=origin)).body
+    return Envelope.parse(body).expires
+
+
+@pytest.mark.parametrize(
+    ("expires", "instant"),
+    [
+        (HOUR, NOW + HOUR),
+        (NOW + HOUR, NOW + HOUR),
+        (datetime(2026, 1, 1, 3, tzinfo=timezone(timedelta(hours=2))), NOW + HOUR),
+        (None, None),
+    ],
+)
+def test_a_deadline_is_on_the_wire_as_one_instant(
+    expires: timedelta | datetime | None, instant: datetime | None
+) -> None:
+    assert sent(call(WRITE, ONE, expires=expires)) == instant
+
+
+def test_the_jobs_own_expires_holds_where_the_call_says_nothing() -> None:
+    assert sent(call(TIMED, ONE)) == NOW + timedelta(hours=6)
+    assert sent(call(TIMED, ONE, expires=HOUR)) == NOW + HOUR
+    assert sent(call(TIMED, ONE, expires=timedelta(days=1))) == NOW + timedelta(days=1)
+
+
+@pytest.mark.parametrize(
+    ("own", "parents", "childs"),
+    [(HOUR, 2 * HOUR, HOUR), (2 * HOUR, HOUR, HOUR), (None, HOUR, HOUR), (HOUR, None, HOUR), (HOUR, -HOUR, -HOUR)],
+)
+def test_a_child_expires_no_later_than_its_parent(
+    own: timedelta | None, parents: timedelta | None, childs: timedelta
+) -> None:
+    origin = None if parents is None else NOW + parents
+    assert sent(call(WRITE, ONE, expires=own), origin=origin) == NOW + childs
+
+
+@pytest.mark.parametrize(
+    ("expires", "delay", "what"),
+    [
+        (datetime(2026, 1, 1), None, "has no time zone. Use a datetime with a zone"),  # noqa: DTZ001
+        (timedelta(0), None, "is over before it could run"),
+        (-HOUR, None, "is over before it could run"),
+        (timedelta(minutes=5), timedelta(minutes=5), "longer than its delay, 0:05:00"),
+        (timedelta.max, None, "leave it out for no limit"),
+        (60, None, "give a timedelta, or a datetime with a zone"),
+    ],
+)
+def test_a_deadline_that_could_not_be_met_is_refused_where_the_call_is_built(
+    expires: Any, delay: timedelta | None, what: str
+) -> None:
+    with pytest.raises(InvalidOption, match=re.escape(what)):
+        call(WRITE, ONE, expires=expires, delay=delay)
+
+
+@pytest.mark.parametrize(("expires", "delay"), [(NOW, None), (NOW - HOUR, None), (NOW + HOUR / 4, HOUR / 4)])
+def test_an_instant_that_is_over_is_refused_when_it_is_sent(expires: datetime, delay: timedelta | None) -> None:
+    with pytest.raises(InvalidOption, match="Give a later instant, or do not send it"):
+        sent(call(WRITE, ONE, expires=expires, delay=delay))

@@ -15,7 +15,7 @@ from loomjobs.core.problem import Problem
 from loomjobs.core.queue import Queue, Workload
 from loomjobs.core.retry import Retry
 from loomjobs.core.schedule import MissedRuns, Overlap, Schedule
-from loomjobs.core.uses import Resource, Secret, Setting
+from loomjobs.core.uses import Rate, Resource, Secret, Service, Setting
 from tests.core.catalogue_fixture import BILLING, DEV, LEDGER, Statement, catalogue, declare
 
 
@@ -83,6 +83,40 @@ def test_one_queue_declared_in_two_ways_is_reported() -> None:
     other = Queue("billing", workload=Workload.INTERACTIVE)
     found = check(catalogue(declare("a.b", BILLING), declare("a.c", other)))
     assert "it is declared twice, with different options" in whats(found)
+
+
+MINUTE = timedelta(minutes=1)
+
+
+def test_retries_that_may_exceed_a_services_capacity_are_reported_with_both_numbers() -> None:
+    """5 attempts by 10 workers; the mean waits 7.5 + 15 + 30 + 60 s are 1.875 minutes, so 26 a minute make 48."""
+    service = Service("accounting-api", capacity=Rate(26, per=MINUTE))
+    (problem,) = check(catalogue(declare("a.b", uses=[service])))
+    assert problem.where == "Service accounting-api"
+    assert "50 calls within 112 s, its capacity is 48" in problem.what
+    assert "lower max_workers= of billing" in problem.cure
+    enough = Service("accounting-api", capacity=Rate(27, per=MINUTE))
+    assert not check(catalogue(declare("a.b", uses=[enough])))
+
+
+def test_all_jobs_of_a_service_share_its_capacity_and_the_shortest_retries_count() -> None:
+    service = Service("accounting-api", capacity=Rate(59, per=MINUTE))
+    once = Retry(attempts=1)
+    assert not check(catalogue(declare("a.b", uses=[service])))
+    found = check(catalogue(declare("a.b", uses=[service]), declare("a.c", uses=[service], retry=once)))
+    assert "60 calls within 60 s, its capacity is 59" in whats(found)
+
+
+def test_a_rate_within_the_capacity_bounds_retries_too() -> None:
+    slow = Service("accounting-api", capacity=Rate(1, per=timedelta(seconds=1)), rate=Rate(60, per=MINUTE))
+    assert not check(catalogue(declare("a.b", uses=[slow])))
+    fast = Service("accounting-api", capacity=Rate(1, per=timedelta(seconds=1)), rate=Rate(61, per=MINUTE))
+    assert "rate= lets 61 through per 0:01:00" in whats(check(catalogue(declare("a.b", uses=[fast]))))
+
+
+def test_one_service_declared_in_two_ways_is_reported() -> None:
+    jobs = [declare(name, uses=[Service("api", breaker=name == "a.b")]) for name in ("a.b", "a.c")]
+    assert "Service api: it is declared in several ways" in whats(check(catalogue(*jobs)))
 
 
 def test_the_schedulers_queue_name_is_reserved() -> None:

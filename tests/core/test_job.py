@@ -11,11 +11,11 @@ import pytest
 from loomjobs.core.context import JobContext
 from loomjobs.core.declaration import payload_problems
 from loomjobs.core.declare import job
-from loomjobs.core.errors import DeclarationError, NotAvailableYet
+from loomjobs.core.errors import DeclarationError
 from loomjobs.core.job import Job, Options
 from loomjobs.core.key import EACH_ENQUEUE
 from loomjobs.core.registry import current, isolated
-from loomjobs.core.uses import Rate, Resource
+from loomjobs.core.uses import Rate, Resource, Service
 from tests.core.catalogue_fixture import BILLING, LEDGER, Statement, run
 
 KEY = ("customer_id", "period")
@@ -70,18 +70,55 @@ def test_a_timeout_longer_than_the_queues_is_refused() -> None:
     assert declared().timeout == BILLING.job_timeout
 
 
-@pytest.mark.parametrize(
-    ("option", "value"),
-    [
-        ("rate", Rate(90, per=timedelta(minutes=1))),
-        ("exclusive", "customer_id"),
-        ("heartbeat", timedelta(minutes=1)),
-        ("expires", timedelta(hours=1)),
-    ],
-)
-def test_what_a_later_release_fills_is_refused_and_never_ignored(option: str, value: Any) -> None:
-    with pytest.raises(NotAvailableYet, match=f"{option}= is not available yet"):
-        declared(**{option: value})
+def test_a_time_to_live_is_a_timedelta_above_zero() -> None:
+    assert declared(expires=timedelta(hours=1)).options.expires == timedelta(hours=1)
+    for wrong in (timedelta(0), timedelta(seconds=-1), timedelta.max, 60):
+        assert "is not a time to live. Give a timedelta above 0" in problems(expires=wrong)
+
+
+@pytest.mark.parametrize("fields", ["customer_id", ("customer_id", "period")])
+def test_a_lock_names_payload_fields(fields: Any) -> None:
+    assert declared(exclusive=fields).options.exclusive == fields
+
+
+@pytest.mark.parametrize("fields", [(), 7, ("customer_id", 7)])
+def test_a_lock_on_what_is_no_field_is_refused(fields: Any) -> None:
+    assert "names no payload field" in problems(exclusive=fields)
+
+
+def test_a_misspelt_field_of_a_lock_or_a_rate_is_refused_with_the_nearest() -> None:
+    assert "exclusive= 'costumer_id' is not a field" in problems(exclusive="costumer_id")
+    text = problems(rate=Rate(90, per=timedelta(minutes=1), key="costumer_id"))
+    assert "the key of rate= 'costumer_id' is not a field" in text
+    assert "Did you mean customer_id?" in text
+
+
+def test_a_rate_counts_the_whole_job_or_each_value_of_a_field() -> None:
+    for key in (None, "customer_id"):
+        rate = Rate(90, per=timedelta(minutes=1), key=key)
+        assert declared(rate=rate).options.rate == rate
+    assert "rate=90 is not a Rate" in problems(rate=90)
+
+
+def test_a_field_with_several_spellings_tells_no_locks_apart() -> None:
+    @dataclass(frozen=True)
+    class Loose:
+        amount: float
+        tenant: str | None
+
+    def run(payload: Loose, ctx: JobContext) -> None: ...
+
+    for name in ("amount", "tenant"):
+        with isolated(), pytest.raises(DeclarationError, match="more than one spelling, or may be missing"):
+            job("a.b", queue=BILLING, key=EACH_ENQUEUE, exclusive=name)(run)
+
+
+@pytest.mark.parametrize("option", ["rate", "capacity"])
+def test_a_services_limits_have_no_key_since_it_has_no_payload(option: str) -> None:
+    with pytest.raises(DeclarationError, match=f"{option}= has key='tenant'"):
+        Service("accounting-api", **{option: Rate(1, per=timedelta(seconds=1), key="tenant")})
+    with pytest.raises(DeclarationError, match=f"{option}=90 is not a Rate"):
+        Service("accounting-api", **{option: 90})
 
 
 def test_a_bare_resource_is_refused_since_it_says_no_way_of_use() -> None:

@@ -15,7 +15,7 @@ from loomjobs.core.decision import DeadLetter, DeferFor, Failure
 from loomjobs.core.delivery import Attribute, Delivery
 from loomjobs.core.errors import PayloadTooLarge
 from loomjobs.core.key import EACH_ENQUEUE
-from loomjobs.core.letter import ATTRIBUTE, make_letter, read_report
+from loomjobs.core.letter import ATTRIBUTE, legal, make_letter, read_report
 from loomjobs.core.outgoing import Origin, address, packs
 from loomjobs.core.work import Unworkable, Work, understand
 from tests.core.catalogue_fixture import LEDGER, Statement, catalogue, declare
@@ -163,6 +163,33 @@ def test_a_report_has_only_characters_that_sqs_takes() -> None:
     assert text is not None
     assert text.isascii()
     assert text.isprintable()
+
+
+def told(message: str, text: str, **options: Any) -> str:
+    dead = DeadLetter("permanent", Failure("ValueError", message, "f"))
+    report = read_report(make_letter(delivery(text), dead, identity="i", job=None, at="", **options).attributes)
+    assert report is not None
+    return str(report["error"])
+
+
+def test_an_error_is_told_without_the_payloads_values_and_with_the_key() -> None:
+    text = body(payload={"customer_id": "customer-1", "name": "Alice Cooper"})
+    message = "customer-1, Alice Cooper: password=hunter2"
+    assert told(message, text) == "ValueError: <customer_id>, <name>: password=<redacted>"
+    assert told(message, text, key="customer-1/2026") == "ValueError: customer-1, <name>: password=<redacted>"
+    keyed = body(payload={"customer_id": "customer-1", "name": "Alice Cooper"}, key="customer-1/2026")
+    assert told(message, keyed) == "ValueError: customer-1, <name>: password=<redacted>"
+
+
+def test_a_body_that_is_no_envelope_is_not_told_either() -> None:
+    assert told("no: hunter22", "hunter22") == "ValueError: no: <payload>"
+    assert told("no: hunter22", '["hunter22"]') == "ValueError: no: <payload>"
+    assert told("no: hunter22", '{"who": "hunter22"}') == "ValueError: no: <who>"
+
+
+def test_characters_that_sqs_does_not_take_are_replaced() -> None:
+    assert told("a\x00b\ufffe\ud800", "{}") == "ValueError: a\ufffdb\ufffd\ufffd"
+    assert legal("tab\t \U0001f600") == "tab\t \U0001f600"
 
 
 def test_an_older_report_is_replaced_and_anothers_attribute_of_that_name_is_no_report() -> None:

@@ -7,10 +7,10 @@ import pytest
 import loomjobs
 
 PUBLIC = """
-EACH_ENQUEUE BadKey BadPayload Call ConfigurationError Continue DeclarationError Defer EnqueueError Enqueued
+EACH_ENQUEUE BadKey BadPayload Call Cancelled ConfigurationError Continue DeclarationError Defer EnqueueError Enqueued
 InvalidOption Job JobContext Key KeyPart LoomjobsError MissedRuns NotAvailableYet NotSent Overlap PayloadTooLarge
 Permanent Queue Rate Report Resource Retry Secret Service Setting Signal Status Tick Transient UndeclaredSend
-UnknownOutcome Use When Workload aenqueue call cron enqueue enqueue_many every job schedule status
+UnknownOutcome Use When Workload aenqueue call cancel cron enqueue enqueue_many every job schedule status tombstone
 """.split()
 
 

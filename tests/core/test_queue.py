@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from loomjobs.core.errors import DeclarationError, NotAvailableYet
+from loomjobs.core.errors import DeclarationError
 from loomjobs.core.queue import Queue, Workload
 
 
@@ -50,9 +50,10 @@ def test_all_problems_of_a_queue_are_reported_together() -> None:
     assert len(caught.value.problems) == 3
 
 
-def test_side_by_side_runs_are_refused_until_they_exist() -> None:
-    with pytest.raises(NotAvailableYet, match="parallel=4 is not available yet"):
-        queue(parallel=4)
+@pytest.mark.parametrize("lanes", [0, 101])
+def test_side_by_side_runs_have_bounds(lanes: int) -> None:
+    with pytest.raises(DeclarationError, match=f"parallel={lanes} is outside 1 to 100"):
+        queue(parallel=lanes)
 
 
 def test_a_larger_batch_goes_with_a_window() -> None:

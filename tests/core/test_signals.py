@@ -6,7 +6,6 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from loomjobs.core.errors import NotAvailableYet
 from loomjobs.core.signals import Continue, Defer, Permanent, Signal, Transient
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -41,9 +40,9 @@ def test_a_time_without_zone_is_refused() -> None:
         Defer(until=datetime(2026, 1, 1))  # noqa: DTZ001 that is the point
 
 
-def test_continue_says_that_it_is_not_available_yet() -> None:
-    with pytest.raises(NotAvailableYet, match="not available yet"):
-        raise Continue
+def test_continue_is_no_exception_that_an_author_could_swallow() -> None:
+    assert issubclass(Continue, Signal)
+    assert not issubclass(Continue, Exception)
 
 
 def test_a_wait_cannot_be_negative() -> None:

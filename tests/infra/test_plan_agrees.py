@@ -38,6 +38,8 @@ def test_every_planned_number_and_variable_is_in_the_template(prod: Synthesized)
         variables = {key: resolved(template, value) for key, value in function["Environment"]["Variables"].items()}
         release = variables.pop(names.RELEASE)
         assert release == "0" * 12
+        assert (names.VALVE_ROLE in variables) == (names.MAPPING in worker.environment)
+        variables.pop(names.VALVE_ROLE, None)  # of this stack itself, so no value that the Plan could name
         assert variables == dict(worker.environment)
 
 
@@ -59,7 +61,7 @@ def test_every_queue_is_as_planned(prod: Synthesized) -> None:
 
 
 def test_every_schedule_is_as_planned(prod: Synthesized) -> None:
-    found = {each["Name"]: each for _, _, each in prod.resources("AWS::Scheduler::Schedule")}
+    found = {each["Name"]: each for _, _, each in prod.resources("AWS::Scheduler::Schedule") if "Name" in each}
     assert set(found) == {schedule.name for schedule in prod.plan.schedules}
     for schedule in prod.plan.schedules:
         made = found[schedule.name]
@@ -71,12 +73,14 @@ def test_every_schedule_is_as_planned(prod: Synthesized) -> None:
 
 def granted(template: Any) -> set[str]:
     """The planned grants that the role's policy shows, by the parameters that its resources come from."""
-    policy = only(template, "AWS::IAM::Policy")
-    return {
-        each["Default"]
-        for name, each in template["Parameters"].items()
-        if name in str([statement["Resource"] for statement in policy["PolicyDocument"]["Statement"]])
-    }
+    statements = [
+        statement
+        for each in template["Resources"].values()
+        if each["Type"] == "AWS::IAM::Policy"
+        for statement in each["Properties"]["PolicyDocument"]["Statement"]
+    ]
+    shown = str([statement["Resource"] for statement in statements])
+    return {each["Default"] for name, each in template["Parameters"].items() if name in shown}
 
 
 def test_every_planned_grant_is_in_the_workers_role_and_the_role_has_no_other(prod: Synthesized) -> None:
@@ -86,6 +90,12 @@ def test_every_planned_grant_is_in_the_workers_role_and_the_role_has_no_other(pr
             f"/loomjobs/prod/queues/{worker.queue}/dlq/arn",
             "/loomjobs/prod/foundation/executions/arn",
         }
+        if names.OUTBOX in worker.environment:  # the rows of committed calls
+            expected |= {"/loomjobs/prod/outbox/table/arn"}
+        if not worker.fifo:  # the renewal of a message whose receives are used up
+            expected |= {"/loomjobs/prod/queues/later/group", "/loomjobs/prod/queues/later/role"}
+        if names.MAPPING in worker.environment:  # the schedule that switches the mapping on again
+            expected.add("/loomjobs/prod/queues/later/group")
         paths = granted(prod.templates[worker.stack]) - expected
         for grant in worker.grants:
             prefix = f"/loomjobs/prod/{'queues' if grant.kind == 'send' else 'resources'}/{grant.target}/"
@@ -100,7 +110,8 @@ def test_every_planned_grant_is_in_the_workers_role_and_the_role_has_no_other(pr
 
 
 def test_nothing_is_deployed_that_the_plan_does_not_have(prod: Synthesized) -> None:
-    planned = {worker.stack for worker in prod.plan.workers}
+    assert prod.plan.relay is not None
+    planned = {worker.stack for worker in prod.plan.workers} | {prod.plan.relay.stack}
     for kind in ("AWS::Lambda::Function", "AWS::Lambda::EventSourceMapping"):
         assert sorted(stack for stack, _, _ in prod.resources(kind)) == sorted(planned)
     queues = [each for stack, _, each in prod.resources("AWS::SQS::Queue") if stack == "loomjobs-prod-queues"]

@@ -52,6 +52,7 @@ def cloud(jobs: Jobs) -> Iterator[Cloud]:
             AttributeDefinitions=[{"AttributeName": name, "AttributeType": "S"} for name in ("pk", "sk")],
             BillingMode="PAY_PER_REQUEST",
         )
+        jobs.commit_through(dynamodb)
         s3.create_bucket(Bucket="bucket", CreateBucketConfiguration={"LocationConstraint": "eu-west-1"})
         boto3.client("ses").verify_email_identity(EmailAddress="from@example.com")
         jobs.provide(

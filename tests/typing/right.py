@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from typing import assert_type
+from typing import Any, Literal, assert_type
 
 from loomjobs import (
     EACH_ENQUEUE,
     Call,
+    Cancelled,
     Defer,
     Enqueued,
     JobContext,
@@ -28,6 +29,7 @@ from loomjobs import (
     Transient,
     Workload,
     call,
+    cancel,
     cron,
     enqueue,
     enqueue_many,
@@ -35,6 +37,7 @@ from loomjobs import (
     job,
     schedule,
     status,
+    tombstone,
 )
 from loomjobs.testing import Jobs, context
 
@@ -102,6 +105,24 @@ async def write2(s: Statement, ctx: JobContext) -> int:
 def close(c: Close, ctx: JobContext) -> None: ...
 
 
+def one_to_two(old: dict[str, Any]) -> dict[str, Any]:
+    return {**old, "total": "0"}
+
+
+@job(
+    "billing.evolved",
+    queue=billing,
+    key="customer_id",
+    expires=timedelta(hours=6),
+    version=3,
+    upcasters={1: one_to_two, 2: lambda old: old},
+)
+def evolved(s: Statement, ctx: JobContext) -> None: ...
+
+
+tombstone("billing.gone", queue=billing, why="replaced by billing.post in 2026-10")
+
+
 schedule(
     close,
     cron("0 2 1 * ? *"),
@@ -128,6 +149,11 @@ def use() -> None:
     assert_type(call(post, one), Call)
     assert_type(enqueue_many(post, (Statement(str(i), date(2024, 1, 1)) for i in range(3))), Report)
     assert_type(enqueue_many([call(post, one), call(close, Close(date(2024, 1, 1)))]), Report)
+    assert_type(enqueue(post, one, expires=timedelta(hours=1)), Enqueued)
+    assert_type(call(post, one, expires=datetime(2030, 1, 1, tzinfo=UTC)), Call)
+    assert_type(cancel(post, one), Cancelled)
+    assert_type(cancel(write2, one).outcome, Literal["cancelled", "requested", "too-late"])
+    assert_type(cancel(close, key="id"), Cancelled)
     assert_type(status(post, one).result(), str)
     assert_type(status(write2, one).result(), int)
     assert_type(post(one, context()), str)

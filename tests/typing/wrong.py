@@ -6,7 +6,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import date
 
-from loomjobs import JobContext, MissedRuns, Overlap, Queue, Workload, call, cron, enqueue, enqueue_many, job, schedule
+from loomjobs import (
+    JobContext,
+    MissedRuns,
+    Overlap,
+    Queue,
+    Workload,
+    call,
+    cancel,
+    cron,
+    enqueue,
+    enqueue_many,
+    job,
+    schedule,
+    tombstone,
+)
 
 queue = Queue("billing", workload=Workload.BULK)
 
@@ -33,6 +47,14 @@ def wrong(ctx: JobContext) -> None:
     enqueue(post, Statement("c"), dealy=1)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     ctx.enqueue(post, Other(date(2024, 1, 1)))  # type: ignore[misc]  # pyright: ignore[reportArgumentType]
     post(Statement("c"), None)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    cancel(post, Other(date(2024, 1, 1)))  # type: ignore[misc]  # pyright: ignore[reportArgumentType]
+    cancel(post)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+    cancel(post, Statement("c"), key="c")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+    call(post, Statement("c"), expires=60)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    job("a.b", queue=queue, key="x", expires=date(2024, 1, 1))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    job("a.b", queue=queue, key="x", upcasters={"1": dict})  # type: ignore[dict-item]  # pyright: ignore[reportArgumentType]
+    job("a.b", queue=queue, key="x", upcasters={1: len})  # type: ignore[dict-item]  # pyright: ignore[reportArgumentType]
+    tombstone("a.b", queue=queue)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     Queue("x")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     Queue("x", Workload.BULK)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     job("a.b", queue=queue)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]

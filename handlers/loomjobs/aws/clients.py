@@ -49,5 +49,13 @@ def ssm() -> SSMClient:
     return client
 
 
+def lambda_() -> Any:
+    return _client("lambda")
+
+
+def scheduler() -> Any:
+    return _client("scheduler")
+
+
 def secrets() -> Any:
     return _client("secretsmanager")

@@ -38,6 +38,11 @@ def update_arguments(write: Write) -> dict[str, Any]:
     }
 
 
+def typed_item(item: Item) -> dict[str, Any]:
+    """Plain values as DynamoDB's typed attributes."""
+    return {name: _serialize(value) for name, value in item.items()}
+
+
 def to_item(stored: dict[str, Any]) -> Item:
     """DynamoDB's typed attributes as plain values; numbers are ints, since records hold no others."""
     return {name: _plain(_deserialize(value)) for name, value in stored.items()}

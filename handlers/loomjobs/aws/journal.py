@@ -10,7 +10,7 @@ from typing import IO, Any, cast
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.metrics import EphemeralMetrics, MetricUnit
 
-from loomjobs.core.decision import Acknowledge, DeadLetter, DeferFor, HandBack, RetryIn
+from loomjobs.core.decision import Acknowledge, DeadLetter, DeferFor, HandBack, Renewed, RetryIn
 from loomjobs.core.outgoing import Outgoing
 from loomjobs.runtime.ports import Run
 
@@ -51,8 +51,10 @@ class PowertoolsJournal:
         level("ended", extra=fields)
         self._count(run, outcome)
 
-    def trouble(self, what: str) -> None:
-        """Something that changed no outcome but should be seen."""
+    def counted(self, what: str, job: str | None, /) -> None:
+        self._figures[job if job in self._jobs else UNMAPPED].append((what, MetricUnit.Count, 1))
+
+    def trouble(self, what: str, /) -> None:
         self._log.warning(what)
         self._figures[UNMAPPED].append(("Trouble", MetricUnit.Count, 1))
 
@@ -91,8 +93,11 @@ _METRICS: Mapping[str, str] = {
     "duplicate": "DuplicateSuppressed",
     "dead-before": "DuplicateSuppressed",
     "cancelled": "Cancelled",
+    "expired": "Expired",
+    "removed": "Removed",
     "retry": "Retried",
     "deferred": "Deferred",
+    "renewed": "Renewed",
     "dead": "Dead",
     "handed-back": "HandedBack",
 }
@@ -115,14 +120,17 @@ def _fields(run: Run) -> dict[str, Any]:
 
 def _outcome(run: Run) -> tuple[str, dict[str, Any]]:
     match run.decision:
-        case Acknowledge(why, since):
-            return why, {"duplicate_of": f"{run.job}#{run.key}", "finished_at": since} if since else {}
+        case Acknowledge(why, since, note):
+            earlier = {"duplicate_of": f"{run.job}#{run.key}", "finished_at": since} if since else {}
+            return why, earlier | ({"why": note} if note else {})
         case RetryIn(delay, failure, _):
             return "retry", _failure(failure) | {"retry_in_s": round(delay, 1)}
         case DeferFor(delay, why):
             return "deferred", {"why": why, "back_in_s": round(delay, 1)}
         case DeadLetter(reason, failure, attempts):
             return "dead", {"reason": reason, "attempts": attempts} | _failure(failure)
+        case Renewed(delay, why):
+            return "renewed", {"why": why, "back_in_s": round(delay, 1)}
         case HandBack(why):
             return "handed-back", {"why": why}
 

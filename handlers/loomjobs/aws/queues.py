@@ -7,22 +7,23 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError, ConnectTimeoutError, EndpointConnectionError
 
-from loomjobs.core.delivery import Attribute
+from loomjobs.core import limits
+from loomjobs.core.delivery import Attribute, Delivery
 from loomjobs.core.letter import Letter
-from loomjobs.core.outgoing import Outgoing, Sent
+from loomjobs.core.outgoing import Sendable, Sent
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
 
 
 class SqsSender:
-    """Implements the runtime's Sender. `url_of` finds a queue's URL, or raises ConfigurationError."""
+    """Implements the runtime's Sender, and the relay's. `url_of` finds a queue's URL, or raises ConfigurationError."""
 
     def __init__(self, client: SQSClient, url_of: Callable[[str], str]) -> None:
         self._client = client
         self._url_of = url_of
 
-    def send(self, queue: str, messages: Sequence[Outgoing], /) -> Sequence[Sent]:
+    def send(self, queue: str, messages: Sequence[Sendable], /) -> Sequence[Sent]:
         entries: Any = [_entry(place, message) for place, message in enumerate(messages)]
         try:
             answer = self._client.send_message_batch(QueueUrl=self._url_of(queue), Entries=entries)
@@ -53,32 +54,38 @@ class SqsDeadLetters:
         self._client.send_message(**arguments)
 
 
-class Visibilities:
-    """Sets when messages come back. Its own failures are reported to `trouble` and change no outcome."""
+class SqsMessages:
+    """Implements the runtime's Messages. What SQS did not do is reported to `trouble`."""
 
     def __init__(self, client: SQSClient, url: str, trouble: Callable[[str], None]) -> None:
         self._client = client
         self._url = url
         self._trouble = trouble
 
-    def change(self, seconds: Mapping[str, int]) -> None:
-        """`seconds` by receipt handle; ten to a call."""
-        waits = list(seconds.items())
-        for start in range(0, len(waits), 10):
-            entries: Any = [
-                {"Id": str(place), "ReceiptHandle": receipt, "VisibilityTimeout": wait}
-                for place, (receipt, wait) in enumerate(waits[start : start + 10])
+    def delete(self, deliveries: Sequence[Delivery], /) -> None:
+        entries = [{"ReceiptHandle": each.receipt} for each in deliveries]
+        self._in_tens("deleted", self._client.delete_message_batch, entries)
+
+    def hide(self, waits: Sequence[tuple[Delivery, int]], /) -> None:
+        entries = [{"ReceiptHandle": each.receipt, "VisibilityTimeout": seconds} for each, seconds in waits]
+        self._in_tens("hidden", self._client.change_message_visibility_batch, entries)
+
+    def _in_tens(self, done: str, call: Callable[..., Any], entries: Sequence[Mapping[str, Any]]) -> None:
+        for start in range(0, len(entries), limits.SQS_BATCH_ENTRIES):
+            part = [
+                {"Id": str(place), **entry}
+                for place, entry in enumerate(entries[start : start + limits.SQS_BATCH_ENTRIES])
             ]
             try:
-                answer = self._client.change_message_visibility_batch(QueueUrl=self._url, Entries=entries)
+                answer = call(QueueUrl=self._url, Entries=part)
             except (ClientError, BotoCoreError) as error:
-                self._trouble(f"{len(entries)} visibilities not changed: {type(error).__name__}: {error}")
+                self._trouble(f"{len(part)} messages not {done}: {type(error).__name__}: {error}")
                 continue
             for failed in answer.get("Failed", []):
-                self._trouble(f"a visibility was not changed: {failed.get('Code')}: {failed.get('Message')}")
+                self._trouble(f"a message was not {done}: {failed.get('Code')}: {failed.get('Message')}")
 
 
-def _entry(place: int, message: Outgoing) -> dict[str, Any]:
+def _entry(place: int, message: Sendable) -> dict[str, Any]:
     entry: dict[str, Any] = {"Id": str(place), "MessageBody": message.body}
     if message.group is not None:
         entry["MessageGroupId"] = message.group

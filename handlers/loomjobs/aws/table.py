@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from aws_lambda_powertools.utilities.idempotency import DynamoDBPersistenceLayer
@@ -25,6 +26,7 @@ from loomjobs.core.ending import complete_write, fail_write, landed
 from loomjobs.core.errors import LostClaim
 from loomjobs.core.record import Record
 from loomjobs.core.write import Item, Write, Written
+from loomjobs.runtime.ports import Answer
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -43,6 +45,9 @@ class ExecutionTable(DynamoDBPersistenceLayer):
 
     def write(self, write: Write, /) -> Written:
         return self._store.write(write)
+
+    def write_many(self, writes: Sequence[Write], /) -> Sequence[Answer]:
+        return self._store.write_many(writes)
 
     def read(self, id: str, /) -> Item | None:
         return self._store.read(id)

@@ -30,7 +30,8 @@ def add(commands: Any) -> None:
 def list_jobs(given: argparse.Namespace) -> int:
     known = catalogue()
     if given.json:
-        print(json.dumps([_summary(job) for job in known.jobs], indent=2))
+        removed = [{"job": one.name, "queue": one.queue.name, "removed": one.why} for one in known.tombstones]
+        print(json.dumps([*(_summary(job) for job in known.jobs), *removed], indent=2))
         return 0
     headings = ("JOB", "QUEUE", "KEY", "ATTEMPTS", "TIMEOUT", "WHAT IT DOES")
     print(table(headings, [tuple(_summary(job).values()) for job in known.jobs]))
@@ -38,6 +39,9 @@ def list_jobs(given: argparse.Namespace) -> int:
         print()
         rows = [(one.name, one.when.expression, *_next(one, 1), one.why) for one in known.schedules]
         print(table(("SCHEDULE", "WHEN (UTC)", "NEXT", "WHY"), rows))
+    if known.tombstones:
+        print()
+        print(table(("REMOVED", "QUEUE", "WHY"), [(one.name, one.queue.name, one.why) for one in known.tombstones]))
     return 0
 
 
@@ -90,6 +94,10 @@ def _facts(job: Job[Any, Any], known: Catalogue) -> Iterator[tuple[str, str]]:
             only = f", only in {', '.join(schedule.only)}" if schedule.only else ""
             yield "schedule", f"{schedule.when.expression} UTC{only}: {schedule.why}"
             yield "next", ", ".join(_next(schedule, 3))
+    if job.options.expires is not None:
+        yield "expires", f"{seconds(job.options.expires.total_seconds())} after its enqueue"
+    if job.options.upcasters:
+        yield "version", f"{job.options.version}, and takes payloads from version {min(job.options.upcasters)}"
     if job.options.aliases:
         yield "formerly", ", ".join(job.options.aliases)
 

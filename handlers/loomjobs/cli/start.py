@@ -69,12 +69,14 @@ def clean_start(given: argparse.Namespace) -> int:
 
 
 def _settings(path: Path) -> None:
-    """Empty the settings of the environments: they were the reference application's."""
+    """Empty the settings and rates of the environments: they were the reference application's."""
     if not path.exists():
         return
     kept: list[str] = []
     inside = False
     for line in path.read_text(encoding="utf-8").splitlines(keepends=True):
+        if line.startswith(("        rates={", "        # nobody's system")):
+            continue
         if line.startswith("        settings={"):
             inside = not line.rstrip().endswith("},")
             continue
@@ -87,7 +89,9 @@ def _settings(path: Path) -> None:
         start = text.find(f"{name}: Final")
         if start >= 0:
             text = text[:start] + text[text.index("\n\n", start) + 2 :]
-    path.write_text(text.replace("import os\n", ""), encoding="utf-8")
+    for unused in ("import os\n", "from datetime import timedelta\n", "from loomjobs.core.uses import Rate\n"):
+        text = text.replace(unused, "")
+    path.write_text(text, encoding="utf-8")
 
 
 def _dirty(top: Path) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, TypeVar
 
 from loomjobs.core import limits
@@ -16,6 +16,9 @@ from loomjobs.core.payload import encode
 from loomjobs.core.problem import not_available
 
 P = TypeVar("P")
+
+FOREVER = timedelta(days=3650)
+"""Longest `expires=`: no message and no record lives as long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +31,7 @@ class Call:
     key: str | None
     group: str | None
     delay: int = 0
+    expires: timedelta | datetime | None = None
 
     def __repr__(self) -> str:
         return f"<call {self.job.name} {self.key or ''}>"
@@ -69,10 +73,11 @@ def call(
     """Build a call: the payload is encoded, decoded again and compared here, where a mistake has its stack.
 
     `delay` is whole seconds up to 15 minutes, and not for FIFO queues (SQS has no delay per message there). `key` and
-    `group` override what the declaration derives from the payload.
+    `group` override what the declaration derives from the payload. `expires` is the instant, or the time from the
+    enqueue, after which it is not worth starting; the job's own `expires=` where it is left out.
     Raises BadPayload, BadKey, InvalidOption, or NotAvailableYet for an option that this release lacks.
     """
-    later = {"at": at, "tenant": tenant, "expires": expires, "unique_for": unique_for, "then": then}
+    later = {"at": at, "tenant": tenant, "unique_for": unique_for, "then": then}
     for option, value in later.items():
         if value is not None:
             raise not_available(f"{option}=", where=f"call of {job.name}", cure=f"Leave {option}= out.")
@@ -83,7 +88,23 @@ def call(
         key=_key(job, payload, key),
         group=_group(job, payload, group),
         delay=_delay(job, delay),
+        expires=_expires(job, expires, delay),
     )
+
+
+def expiry(one: Call, now: datetime) -> datetime | None:
+    """The deadline of a call that is sent `now`, UTC. Raises InvalidOption for an instant that is over, or that is
+    before the call's delay is."""
+    if one.expires is None:
+        return None
+    if isinstance(one.expires, timedelta):
+        return now + one.expires
+    if one.expires <= now + timedelta(seconds=one.delay):
+        raise InvalidOption(
+            f"{one.job.name}: expires={one.expires.isoformat()} is over before it could run (it is "
+            f"{now.isoformat(timespec='seconds')}, delay {one.delay} s). Give a later instant, or do not send it."
+        )
+    return one.expires.astimezone(UTC)
 
 
 def _key(job: Job[Any, Any], payload: Any, given: str | None) -> str | None:
@@ -129,3 +150,26 @@ def _delay(job: Job[Any, Any], delay: timedelta | None) -> int:
     if seconds < 0 or seconds != int(seconds):
         raise InvalidOption(f"{job.name}: delay={delay} is not a whole number of seconds from 0 to 900")
     return int(seconds)
+
+
+def _expires(
+    job: Job[Any, Any], given: timedelta | datetime | None, delay: timedelta | None
+) -> timedelta | datetime | None:
+    value = job.options.expires if given is None else given
+    if value is None:
+        return None
+    if isinstance(value, datetime):
+        if value.tzinfo is None:
+            cure = "Use a datetime with a zone, such as datetime.now(UTC) + ..., or a timedelta."
+            raise InvalidOption(f"{job.name}: expires={value.isoformat()} has no time zone. {cure}")
+        return value
+    if not isinstance(value, timedelta):
+        raise InvalidOption(f"{job.name}: expires={value!r}; give a timedelta, or a datetime with a zone")
+    if value > FOREVER:
+        raise InvalidOption(f"{job.name}: expires={value} is over {FOREVER.days} days; leave it out for no limit")
+    least = delay or timedelta(0)
+    if value <= least:
+        raise InvalidOption(
+            f"{job.name}: expires={value} is over before it could run. Give a timedelta longer than its delay, {least}."
+        )
+    return value

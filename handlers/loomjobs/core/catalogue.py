@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from loomjobs.core.errors import DeclarationError
+from loomjobs.core.evolve import Tombstone
 from loomjobs.core.job import Job
 from loomjobs.core.problem import Problem
 from loomjobs.core.queue import Queue
@@ -25,6 +26,7 @@ class Catalogue:
     jobs: tuple[Job[Any, Any], ...]
     schedules: tuple[Schedule, ...] = ()
     problems: tuple[Problem, ...] = ()
+    tombstones: tuple[Tombstone, ...] = ()
 
     def find(self, name: str) -> Job[Any, Any] | None:
         """The job of this name, or that had this name."""
@@ -33,10 +35,15 @@ class Catalogue:
                 return job
         return None
 
+    def grave(self, name: str) -> Tombstone | None:
+        """The tombstone of the job that had this name."""
+        return next((each for each in self.tombstones if each.name == name), None)
+
     @property
     def queues(self) -> tuple[Queue, ...]:
-        """The queues that jobs are declared on, in order of their names."""
-        return tuple(sorted({job.queue for job in self.jobs}, key=lambda queue: queue.name))
+        """The queues that jobs are declared on, and those that tombstones keep, in order of their names."""
+        declared = {job.queue for job in self.jobs} | {grave.queue for grave in self.tombstones}
+        return tuple(sorted(declared, key=lambda queue: queue.name))
 
     def on(self, queue: str) -> tuple[Job[Any, Any], ...]:
         return tuple(job for job in self.jobs if job.queue.name == queue)
@@ -56,6 +63,7 @@ def load(package: str, *, only: Iterable[str] | None = None) -> Catalogue:
         jobs=tuple(sorted(registry.jobs.values(), key=lambda job: job.name)),
         schedules=tuple(sorted(registry.schedules.values(), key=lambda schedule: schedule.name)),
         problems=tuple(problems),
+        tombstones=tuple(sorted(registry.tombstones.values(), key=lambda grave: grave.name)),
     )
 
 

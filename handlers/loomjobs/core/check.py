@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -18,8 +18,9 @@ from loomjobs.core.payload import encode
 from loomjobs.core.plan import Worker, function_timeout, make_plan, receive_limit
 from loomjobs.core.problem import Problem, nearest
 from loomjobs.core.queue import Queue
+from loomjobs.core.retry import Retry
 from loomjobs.core.schedule import Tick
-from loomjobs.core.uses import Access, Secret, Setting
+from loomjobs.core.uses import Access, Secret, Service, Setting
 
 _CHECK_FROM = datetime(2026, 1, 1, tzinfo=UTC)
 """Schedules are tried on the first tick after this instant: any will do, and the same one gives the same findings."""
@@ -33,7 +34,7 @@ def check(
 ) -> list[Problem]:
     """Everything wrong with the catalogue, and with it in each environment. `provided` are the names of
     infra/resources.py; None leaves that side out."""
-    found = [*catalogue.problems, *_of_jobs(catalogue), *_of_queues(catalogue)]
+    found = [*catalogue.problems, *_of_jobs(catalogue), *_of_queues(catalogue), *_of_services(catalogue)]
     known = {environment.name for environment in environments}
     found += _of_schedules(catalogue, known)
     if provided is not None:
@@ -104,6 +105,52 @@ def _fitting(queue: Queue) -> str:
     if batch < 1:
         return f"Lower job_timeout= to at most {room} s, or split the job."
     return f"batch_size={batch} fits; or lower job_timeout=."
+
+
+def _of_services(catalogue: Catalogue) -> Iterator[Problem]:
+    """One brake for all the jobs that use it, and retries that its capacity can take."""
+    users: dict[str, dict[Service, list[Job[Any, Any]]]] = defaultdict(lambda: defaultdict(list))
+    for job in catalogue.jobs:
+        for use in dict.fromkeys(job.options.uses):
+            if isinstance(use, Service):
+                users[use.name][use].append(job)
+    for name, declared in users.items():
+        if len(declared) > 1:
+            cure = "Declare it once and import it: it is one brake for all its jobs."
+            yield Problem(f"Service {name}", "it is declared in several ways, with different options", cure)
+        for service, jobs in declared.items():
+            yield from _of_capacity(service, jobs)
+
+
+def _of_capacity(service: Service, jobs: Sequence[Job[Any, Any]]) -> Iterator[Problem]:
+    """Worst case: every run fails, in every worker at once, and comes back within the shortest mean of all waits."""
+    capacity, rate = service.capacity, service.rate
+    if capacity is None:
+        return
+    per = capacity.per.total_seconds()
+    if rate is not None:
+        if rate.count * per > capacity.count * rate.per.total_seconds():
+            what = (
+                f"rate= lets {rate.count} through per {rate.per}, its capacity is {capacity.count} per {capacity.per}"
+            )
+            yield Problem(f"Service {service.name}", what, "Lower the count of rate=.")
+        return  # every run takes a slot, a retry too
+    load = sum(job.options.retry.attempts * job.queue.max_workers * job.queue.parallel for job in jobs)
+    span = min(_retry_span(job.options.retry) for job in jobs)
+    room = int(capacity.count * max(1.0, span / per))
+    if load > room:
+        queues = ", ".join(sorted({job.queue.name for job in jobs}))
+        what = f"retries may bring {load:,} calls within {max(span, per):,.0f} s, its capacity is {room:,} in that time"
+        cure = (
+            f"Give it rate=Rate({capacity.count}, per=timedelta(seconds={per:g})), lower max_workers= of {queues}, "
+            "or lower attempts= or raise base= of the Retry of its jobs."
+        )
+        yield Problem(f"Service {service.name}", what, cure)
+
+
+def _retry_span(retry: Retry) -> float:
+    """Seconds from the first failure to the last run, by the mean of each wait's full jitter."""
+    return sum(retry.delay(failures, 0.5) for failures in range(1, retry.attempts))
 
 
 def _of_schedules(catalogue: Catalogue, environments: Collection[str]) -> Iterator[Problem]:

@@ -38,6 +38,7 @@ class Claim:
     expires: int
     version: str
     redrives: int = 0
+    receives: int = 1
     wave: int = 1
 
     def fresh(self) -> dict[str, Any]:
@@ -50,6 +51,7 @@ class Claim:
             "mid": self.message,
             "sent": self.sent,
             "rd": self.redrives,
+            "rc": self.receives,
             "ver": self.version,
             "expiration": self.expires,
         }
@@ -126,8 +128,40 @@ def judge(old: Record, claim: Claim) -> Verdict:
     return Wait(claim.now + 60_000, f"record of a newer release ({old.status})")
 
 
+def insert_write(claim: Claim) -> Write:
+    """Claim a record that should be absent: what a first delivery expects, and a batch call can carry."""
+    return Write(
+        id=claim.id,
+        condition=Absent("id"),
+        sets=claim.fresh() | {"epoch": 1, "n": 0, "susp": 0, "free": 0, "ph": claim.payload_hash},
+        wants_item=False,
+    )
+
+
+def slot_write(claim: Claim, *, at: int) -> Write:
+    """Let an absent or due record wait for its slot of a rate, `at` in epoch milliseconds. Nobody holds it then."""
+    return Write(
+        id=claim.id,
+        condition=_free(claim),
+        sets={"status": WAITING, "nb": at, "slot": at, "expiration": claim.expires},
+        absent_sets={"n": 0, "susp": 0, "free": 0, "epoch": 0, "ph": claim.payload_hash},
+        wants_item=False,
+    )
+
+
 def claim_write(claim: Claim) -> Write:
     """Claim a record that is absent, or waiting and due."""
+    return Write(
+        id=claim.id,
+        condition=_free(claim),
+        sets=claim.fresh(),
+        absent_sets={"n": 0, "susp": 0, "free": 0, "ph": claim.payload_hash},
+        adds={"epoch": 1},
+        removes=("nb", "slot"),
+    )
+
+
+def _free(claim: Claim) -> Condition:
     due = AllOf(
         OneOf("status", (WAITING, QUEUED)),
         Is("expiration", ">", claim.now // 1000),
@@ -136,14 +170,7 @@ def claim_write(claim: Claim) -> Write:
         Absent("cancel"),
         *([] if claim.wave == 1 else [AnyOf(Absent("susp"), Is("susp", "=", 0))]),
     )
-    return Write(
-        id=claim.id,
-        condition=AnyOf(Absent("id"), due),
-        sets=claim.fresh(),
-        absent_sets={"n": 0, "susp": 0, "free": 0, "ph": claim.payload_hash},
-        adds={"epoch": 1},
-        removes=("nb",),
-    )
+    return AnyOf(Absent("id"), due)
 
 
 def takeover_write(claim: Claim, old: Record, *, attempts: int) -> Write:
@@ -155,7 +182,7 @@ def takeover_write(claim: Claim, old: Record, *, attempts: int) -> Write:
     count = old.attempts + charged
     crash = {
         "kind": "Crashed",
-        "message": "the worker process ended during the run",
+        "message": "the worker process ended during the run, or could not record its end",
         "at": claim.now,
         "n": count,
     }
@@ -179,7 +206,7 @@ def takeover_write(claim: Claim, old: Record, *, attempts: int) -> Write:
 def replace_write(claim: Claim, old: Record) -> Write:
     """Start anew over a stale or dead record: attempts, suspicions and results are those of a first run."""
     sets = claim.fresh() | {"n": 0, "susp": 0, "free": 0, "epoch": old.epoch + 1, "ph": claim.payload_hash}
-    removes = ("nb", "dead_at", "why", "ck", "ckv", "data", "ended", "err", "hist", "cancel")
+    removes = ("nb", "slot", "dead_at", "why", "ck", "ckv", "data", "ended", "err", "hist", "cancel")
     return Write(id=claim.id, condition=_unchanged(old), sets=sets, removes=removes)
 
 

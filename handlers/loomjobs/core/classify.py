@@ -10,6 +10,7 @@ from typing import Any, Final, Literal
 
 from loomjobs.core.errors import (
     BadMessage,
+    CommitError,
     InvalidOption,
     LoomjobsError,
     PayloadTooLarge,
@@ -171,4 +172,4 @@ def _by_class(error: BaseException) -> Sorting | None:
     return None if isinstance(error, Exception) else Sorting("transient")
 
 
-_OURS_PERMANENT: Final = (BadMessage, InvalidOption, PayloadTooLarge, UndeclaredSend)
+_OURS_PERMANENT: Final = (BadMessage, CommitError, InvalidOption, PayloadTooLarge, UndeclaredSend)

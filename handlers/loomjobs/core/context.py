@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from loomjobs.core.call import Enqueued, Report
+    from loomjobs.core.call import Call, Enqueued, Report
     from loomjobs.core.job import Job
     from loomjobs.core.uses import Resource, Secret, Setting
 
 P = TypeVar("P")
+S = TypeVar("S")
 
 
 class JobContext(Protocol):
@@ -48,6 +49,11 @@ class JobContext(Protocol):
         ...
 
     @property
+    def cancelled(self) -> bool:
+        """Somebody asked to cancel this job while it runs. Read from the record, at most every few seconds."""
+        ...
+
+    @property
     def time_left(self) -> timedelta:
         """Until this run is stopped by its timeout, never negative."""
         ...
@@ -58,6 +64,32 @@ class JobContext(Protocol):
 
     def secret(self, secret: Secret, /) -> str:
         """The secret's current text, fetched once per process and some minutes. It must be declared in `uses=`."""
+        ...
+
+    def checkpoint(self, state: object, /) -> None:
+        """Keep how far it came: durable when this returns. JSON values, dataclasses and the like, up to about 300 KB.
+
+        Raises BadPayload for a state that cannot be kept, LostClaim where another worker has taken the job over.
+        """
+        ...
+
+    def resume(self, type: type[S], /) -> S | None:
+        """The last checkpoint, decoded as strictly as a payload; None in a first run. Raises BadPayload."""
+        ...
+
+    def commit(
+        self, *, items: Sequence[Mapping[str, Any]] = (), enqueue: Sequence[Call] = (), result: object = None
+    ) -> None:
+        """Write to DynamoDB, send jobs and complete this one in a single transaction: all of it happens once, or none.
+
+        - `items`: as for boto3's `client.transact_write_items`, such as `{"Put": {"TableName": ..., "Item": ...}}`; at
+          most 100 actions and 4 MB with the rest. The rights come from a `Resource` in `uses=`.
+        - `enqueue`: calls of jobs in `sends=`; they are sent within seconds of the commit, through the outbox.
+        - `result`: what the job returns, since a commit completes it: what it does or raises later changes nothing.
+
+        Raises CommitRefused where a condition of an item does not hold, CommitTooLarge, InvalidCommit, LostClaim where
+        another worker has taken the job over.
+        """
         ...
 
     def enqueue(self, job: Job[P, Any], payload: P, /, *, delay: timedelta | None = None) -> Enqueued:

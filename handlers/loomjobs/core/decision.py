@@ -16,6 +16,9 @@ Reason: TypeAlias = Literal[
     "exhausted",
     "crashed",
     "returned-awaitable",
+    "deadline",
+    "receive-budget",
+    "retention",
 ]
 """Why a message is in a dead-letter queue. The same words in the failure report, metrics, CLI and docs."""
 
@@ -34,9 +37,11 @@ class Failure:
 class Acknowledge:
     """The message is done with: the job ended now, or had ended before (`why` is then the duplicate's cause)."""
 
-    why: Literal["succeeded", "duplicate", "cancelled", "dead-before"]
+    why: Literal["succeeded", "duplicate", "cancelled", "expired", "removed", "dead-before"]
     since: str | None = None
     """When the earlier run ended, ISO 8601, for a duplicate."""
+    note: str = ""
+    """What the team wrote about it: the `why` of a removed job's tombstone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +71,23 @@ class DeadLetter:
 
 
 @dataclass(frozen=True, slots=True)
+class Renewed:
+    """Sent again as a fresh message that arrives after `delay` seconds, and then acknowledged."""
+
+    delay: float
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class HandBack:
     """Report as failed and do not touch the visibility: what happened is not known or not recorded."""
 
     why: str
 
 
-Decision: TypeAlias = Acknowledge | RetryIn | DeferFor | DeadLetter | HandBack
+Decision: TypeAlias = Acknowledge | RetryIn | DeferFor | DeadLetter | Renewed | HandBack
+
+
+def is_gone(decision: Decision) -> bool:
+    """The message leaves its queue."""
+    return isinstance(decision, (Acknowledge, DeadLetter, Renewed))

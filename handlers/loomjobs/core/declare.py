@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 from loomjobs.core.context import JobContext
 from loomjobs.core.declaration import problems
+from loomjobs.core.evolve import Upcaster
 from loomjobs.core.job import Job, Options
 from loomjobs.core.key import Key
 from loomjobs.core.problem import refuse
@@ -41,7 +42,9 @@ def job(
     exclusive: str | tuple[str, ...] | None = None,
     uses: Sequence[Use] = (),
     sends: Sequence[Job[Any, Any] | str] = (),
+    on_dead: Literal["halt", "skip"] = "skip",
     version: int = 1,
+    upcasters: Mapping[int, Upcaster] | None = None,
     aliases: Sequence[str] = (),
     strict: bool = False,
 ) -> Declare:
@@ -53,6 +56,13 @@ def job(
     - `group`: on a FIFO queue the payload field whose values are each processed in order.
     - `timeout`: a run is stopped after it, whole seconds; by default the queue's `job_timeout`.
     - `uses`, `sends`: the resources it touches and the jobs it sends; its worker is granted these and no others.
+    - `heartbeat`: for long jobs: the claim and the message are kept for this long at a time, so that a crash is noticed
+      soon; at least 15 seconds. Its queue runs one job at a time.
+    - `on_dead`: on a FIFO queue, whether a dead letter halts its group until it is redriven or an operator decides, or
+      is skipped.
+    - `expires`: how long after its enqueue a job is worth starting; later it ends as expired. No limit by default;
+      `call(expires=)` overrides it.
+    - `upcasters`: for each version before `version`, the function that lifts a payload, a dict, to the next one.
     - `version`: of the payload's shape. `strict`: refuse payload fields that the type does not know.
 
     Raises DeclarationError with everything that is wrong, NotAvailableYet for an option that this release lacks.
@@ -69,7 +79,9 @@ def job(
         exclusive=exclusive,
         uses=tuple(uses),
         sends=tuple(sends),
+        on_dead=on_dead,
         version=version,
+        upcasters={} if upcasters is None else upcasters,
         aliases=tuple(aliases),
         strict=strict,
     )

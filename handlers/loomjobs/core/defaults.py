@@ -10,6 +10,8 @@ BACKOFF_BASE: Final = timedelta(seconds=15)
 BACKOFF_CAP: Final = timedelta(minutes=10)
 
 JOB_TIMEOUT: Final = timedelta(seconds=30)
+HEARTBEAT_LEAST: Final = timedelta(seconds=15)
+"""Three beats fit in it, with time for a retried call each."""
 MEMORY_MB: Final = 512
 MAX_WORKERS: Final = 10
 BATCH_SIZE: Final = 10
@@ -23,6 +25,9 @@ CLOCK_SKEW: Final = 5
 HAND_BACK: Final = (30, 120)
 """Bounds of the random wait of a message handed back because the store was not available."""
 
+HALTED: Final = (600, 900)
+"""Bounds of the random wait of a message whose FIFO group is halted by a dead letter."""
+
 SOURCE_RETENTION: Final = 7 * 86_400
 DLQ_RETENTION: Final = 14 * 86_400
 REDRIVE_WINDOW: Final = 9 * 86_400
@@ -33,3 +38,10 @@ NEWER_VERSION_GRACE: Final = 3_600
 """How long a message of a newer version waits for a rolling deploy before it is dead-lettered."""
 
 ALARM_PERIOD: Final = 60
+
+RELAY_TIMEOUT: Final = 60
+RELAY_BATCH: Final = 100
+"""Rows that a stream hands to the relay at once: ten calls of SQS."""
+RELAY_RETRIES: Final = 3
+OUTBOX_LAG: Final = 300
+"""The alarm's threshold: five sweeps did not get the row sent."""

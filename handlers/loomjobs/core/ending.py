@@ -7,7 +7,7 @@ from typing import Any
 
 from loomjobs.core.decision import Failure, Reason
 from loomjobs.core.record import COMPLETED, DEAD, DYING, INPROGRESS, WAITING, Record, entry, extended
-from loomjobs.core.write import AllOf, Is, Item, Write
+from loomjobs.core.write import Absent, AllOf, Is, Item, Write
 
 
 def complete_write(record: Record, *, now: int, expires: int, result: str | None) -> Write:
@@ -38,9 +38,29 @@ def defer_write(record: Record, *, not_before: int, expires: int) -> Write:
     return _fenced(record, INPROGRESS, sets)
 
 
-def die_write(record: Record, reason: Reason, failure: Failure | None, *, now: int, expires: int) -> Write:
-    """INPROGRESS → DYING with the attempt charged: from here the job never runs again under this message."""
-    count = record.attempts + 1
+def continue_write(record: Record, *, not_before: int, expires: int) -> Write:
+    """INPROGRESS → WAITING to go on from the checkpoint: nothing charged, one more hop counted."""
+    sets = {"status": WAITING, "nb": not_before, "susp": 0, "cont": record.continued + 1, "expiration": expires}
+    return _fenced(record, INPROGRESS, sets)
+
+
+def checkpoint_write(record: Record, state: str, *, version: int, expires: int) -> Write:
+    """Keep a job's progress while it runs; JSON text, with the version of the payload's shape that made it."""
+    return _fenced(record, INPROGRESS, {"status": INPROGRESS, "ck": state, "ckv": version, "expiration": expires})
+
+
+def renew_write(record: Record, *, lease: int) -> Write:
+    """Extend the lease of a run that is alive. Refused with our own owner: somebody asked to cancel it."""
+    condition = AllOf(Is("owner", "=", record.owner), Is("status", "=", INPROGRESS), Absent("cancel"))
+    return Write(id=record.id, condition=condition, sets={"in_progress_expiration": lease}, wants_item=False)
+
+
+def die_write(
+    record: Record, reason: Reason, failure: Failure | None, *, now: int, expires: int, attempts: int | None = None
+) -> Write:
+    """INPROGRESS → DYING: from here the job never runs again under this message. `attempts` are those charged by now:
+    one more than before, unless it dies without having run."""
+    count = record.attempts + 1 if attempts is None else attempts
     sets: dict[str, Any] = {"status": DYING, "n": count, "why": reason, "susp": 0, "expiration": expires}
     if failure is not None:
         sets["hist"] = extended(record.history, entry(failure, now=now, count=count))

@@ -62,6 +62,7 @@ def render(
     trace: str | None = None,
     hops: int = 0,
     redrives: int = 0,
+    expires: datetime | None = None,
 ) -> str:
     """A body of characters that SQS takes: JSON escapes control characters, and U+FFFE and U+FFFF are escaped here."""
     members: dict[str, Any] = {
@@ -73,7 +74,8 @@ def render(
         "payload_version": payload_version,
         "enqueued_at": _stamp(enqueued_at),
     }
-    optional = {"trace": trace, "hops": hops, "redrives": redrives}
+    deadline = None if expires is None else _stamp(expires)
+    optional = {"expires": deadline, "trace": trace, "hops": hops, "redrives": redrives}
     members |= {name: value for name, value in optional.items() if value}
     body = msgspec.json.encode(members).decode()
     return body.replace("\ufffe", "\\ufffe").replace("\uffff", "\\uffff")

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from loomjobs.core.problem import Problem, refuse
+from loomjobs.core.uses import Rate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +31,7 @@ class Environment:
     - `log_retention_days`: one of CloudWatch's values, such as 30 or 365.
     - `alarm_email`: where alarms go; None sends them to the topic only.
     - `settings`: values of `Setting` and of resources that another team owns, by name.
+    - `rates`: of a `Service` by its name, in place of the declared one: a test system takes less than production.
     - `pace`: factor on retry waits; below 1 only where nobody waits for a real downstream (local).
     - `python`, `architecture`: of the Lambda functions. `host` builds for the machine at hand (the embedded AWS).
     """
@@ -44,6 +46,7 @@ class Environment:
     alarm_email: str | None = None
     settings: Mapping[str, str] = field(default_factory=dict[str, str])
     networks: Mapping[str, Network] = field(default_factory=dict[str, Network])
+    rates: Mapping[str, Rate] = field(default_factory=dict[str, Rate])
     pace: float = 1.0
     python: str = "3.13"
     architecture: str = "arm64"
@@ -55,4 +58,7 @@ class Environment:
         found = [Problem(f"environment {self.name}", f"{name!r} is not a name", cure) for name in names]
         if not 0 < self.pace <= 1:
             found.append(Problem(f"environment {self.name}", f"pace={self.pace}", "Use a factor above 0, up to 1."))
+        keyed = [name for name, rate in self.rates.items() if rate.key is not None]
+        cure = "A service's rate is one for all; leave key= out."
+        found += [Problem(f"environment {self.name}", f"the rate of {name} has a key", cure) for name in keyed]
         refuse(found)

@@ -14,6 +14,10 @@ LoomjobsError
 │   ├── UndeclaredSend
 │   ├── NotSent
 │   └── UnknownOutcome
+├── CommitError           ctx.commit wrote nothing, because of what it was given
+│   ├── CommitRefused
+│   ├── CommitTooLarge
+│   └── InvalidCommit
 └── StoreError            the execution record
     ├── StoreUnavailable
     └── LostClaim
@@ -21,8 +25,8 @@ LoomjobsError
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from loomjobs.core.call import Report
@@ -120,6 +124,41 @@ class UnknownOutcome(EnqueueError):
         self.report = report
         self.reason = reason
         super().__init__(f"{len(report.unknown)} with unknown outcome ({report.accepted} accepted): {reason}")
+
+
+class CommitError(LoomjobsError):
+    """ctx.commit refused what it was given: nothing of it was written, and the job has not ended."""
+
+
+class CommitRefused(CommitError):
+    """DynamoDB refused one of the items, such as by its condition; nothing of the commit was written.
+
+    `place` is its index in `items=` (None: the request as a whole), `item` what is stored in its place, where the
+    action asked for it with `ReturnValuesOnConditionCheckFailure="ALL_OLD"`.
+    """
+
+    def __init__(self, place: int | None, reason: str, item: Mapping[str, Any] | None = None) -> None:
+        self.place = place
+        self.reason = reason
+        self.item = item
+        where = "the commit" if place is None else f"items[{place}] of the commit"
+        super().__init__(f"{where} was refused, and nothing of it was written: {reason}")
+
+
+class CommitTooLarge(CommitError):
+    """More than one transaction takes. Nothing was written."""
+
+    def __init__(self, what: str, given: int, limit: int) -> None:
+        self.given = given
+        self.limit = limit
+        super().__init__(
+            f"{what}: {given:,}; DynamoDB takes {limit:,} in one transaction. Commit less at once: let one committed "
+            "call fan the rest out, or keep the data elsewhere (S3) and commit its address."
+        )
+
+
+class InvalidCommit(CommitError, ValueError):
+    """An action of `items=` does not have the form of TransactWriteItems. Nothing was written."""
 
 
 class StoreError(LoomjobsError):

@@ -7,10 +7,11 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, Final, Generic, TypeVar, get_type_hints
+from typing import Any, Final, Generic, Literal, TypeVar, get_type_hints
 
 from loomjobs.core.context import JobContext
 from loomjobs.core.errors import DeclarationError
+from loomjobs.core.evolve import Upcaster
 from loomjobs.core.key import Key
 from loomjobs.core.problem import Problem
 from loomjobs.core.queue import Queue
@@ -36,7 +37,9 @@ class Options:
     exclusive: str | tuple[str, ...] | None = None
     uses: tuple[Use, ...] = ()
     sends: tuple[Job[Any, Any] | str, ...] = ()
+    on_dead: Literal["halt", "skip"] = "skip"
     version: int = 1
+    upcasters: Mapping[int, Upcaster] = field(default_factory=dict[int, Upcaster], hash=False)
     aliases: tuple[str, ...] = ()
     strict: bool = False
 

@@ -40,6 +40,18 @@ VISIBILITY_PER_TIMEOUT: Final = 6
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html
 DYNAMODB_KEY_BYTES: Final = 2_048
 DYNAMODB_ITEM_BYTES: Final = 400 * 1024
+PARTIQL_BATCH_STATEMENTS: Final = 25
+"""https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_BatchExecuteStatement.html"""
+
+# https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactWriteItems.html
+TRANSACTION_ACTIONS: Final = 100
+TRANSACTION_BYTES: Final = 4 * 1024 * 1024
+"""Sum of the items in a transaction."""
+DYNAMODB_BATCH_WRITES: Final = 25
+"""https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_BatchWriteItem.html"""
+
+# https://docs.aws.amazon.com/lambda/latest/dg/services-ddb-params.html
+STREAM_RETRIES: Final = (-1, 10_000)
 
 # https://docs.aws.amazon.com/scheduler/latest/APIReference/API_CreateSchedule.html
 SCHEDULE_NAME: Final = 64

@@ -6,10 +6,10 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
+from typing import Literal, Protocol, TypeVar
 
 from loomjobs.core import limits
-from loomjobs.core.call import Call, fifo_id
+from loomjobs.core.call import Call, expiry, fifo_id
 from loomjobs.core.envelope import render
 from loomjobs.core.errors import PayloadTooLarge
 
@@ -31,6 +31,24 @@ class Outgoing:
         return len(self.body.encode())
 
 
+class Sendable(Protocol):
+    """What SQS is told of a message: an Outgoing, or a row of the outbox, which knows no declarations."""
+
+    @property
+    def body(self) -> str: ...
+    @property
+    def group(self) -> str | None: ...
+    @property
+    def dedup(self) -> str | None: ...
+    @property
+    def delay(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+
+
+S = TypeVar("S", bound=Sendable)
+
+
 @dataclass(frozen=True, slots=True)
 class Sent:
     """What became of one message: `refused` is final, `again` was the server's fault, `unknown` had no answer."""
@@ -45,10 +63,14 @@ class Origin:
 
     trace: str | None = None
     hops: int = 0
+    expires: datetime | None = None
 
 
 def address(call: Call, *, id: str, now: datetime, origin: Origin) -> Outgoing:
-    """The message of a call. Raises PayloadTooLarge, saying by how much."""
+    """The message of a call. Raises PayloadTooLarge, saying by how much; InvalidOption for a deadline in the past.
+
+    It expires when its call says, and no later than the run that sends it.
+    """
     key = call.key if call.key is not None else id
     body = render(
         job=call.job.name,
@@ -59,6 +81,7 @@ def address(call: Call, *, id: str, now: datetime, origin: Origin) -> Outgoing:
         enqueued_at=now,
         trace=origin.trace,
         hops=origin.hops,
+        expires=_sooner(expiry(call, now), origin.expires),
     )
     size = len(body.encode())
     if size > limits.SQS_MESSAGE_BYTES:
@@ -75,9 +98,9 @@ def address(call: Call, *, id: str, now: datetime, origin: Origin) -> Outgoing:
     )
 
 
-def packs(messages: Sequence[Outgoing]) -> Iterator[Sequence[Outgoing]]:
+def packs(messages: Sequence[S]) -> Iterator[Sequence[S]]:
     """Batches within SQS's ten entries and one mebibyte, in order."""
-    batch: list[Outgoing] = []
+    batch: list[S] = []
     size = 0
     for message in messages:
         if batch and (len(batch) == limits.SQS_BATCH_ENTRIES or size + message.size > limits.SQS_MESSAGE_BYTES):
@@ -87,6 +110,10 @@ def packs(messages: Sequence[Outgoing]) -> Iterator[Sequence[Outgoing]]:
         size += message.size
     if batch:
         yield batch
+
+
+def _sooner(one: datetime | None, other: datetime | None) -> datetime | None:
+    return min((each for each in (one, other) if each is not None), default=None)
 
 
 def _dedup(call: Call, key: str) -> str:

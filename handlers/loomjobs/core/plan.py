@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from math import ceil
@@ -14,7 +15,7 @@ from loomjobs.core.environment import Environment
 from loomjobs.core.job import Job
 from loomjobs.core.queue import Queue, Workload
 from loomjobs.core.schedule import Schedule
-from loomjobs.core.uses import Access, Secret, Setting
+from loomjobs.core.uses import Access, Secret, Service, Setting
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,14 +80,35 @@ class PlannedSchedule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedRelay:
+    """The outbox table and the function that sends its rows. `grants` are all to send; durations are seconds.
+
+    `retries` of a stream batch are few: an outage must not hold up the rows behind it, and the sweep sends them later.
+    """
+
+    stack: str
+    handler: str
+    memory_mb: int
+    function_timeout: int
+    batch_size: int
+    retries: int
+    sweep: str
+    lag_alarm: int
+    environment: Mapping[str, Value]
+    grants: tuple[Grant, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """`workers` are in order of their queues' names; the last is the scheduler's where there are schedules."""
+    """`workers` are in order of their queues' names; the last is the scheduler's where there are schedules. `relay` is
+    None where no job declares `sends=`."""
 
     app: str
     environment: str
     record_ttl: int
     workers: tuple[Worker, ...]
     schedules: tuple[PlannedSchedule, ...]
+    relay: PlannedRelay | None = None
 
     def worker(self, queue: str) -> Worker:
         return next(worker for worker in self.workers if worker.queue == queue)
@@ -117,6 +139,7 @@ def make_plan(catalogue: Catalogue, environment: Environment) -> Plan:
         record_ttl=RECORD_TTL,
         workers=tuple(workers),
         schedules=tuple(_schedule(schedule, environment) for schedule in catalogue.schedules),
+        relay=_relay(catalogue, environment),
     )
 
 
@@ -146,11 +169,42 @@ def resolve_sends(job: Job[Any, Any], catalogue: Catalogue) -> tuple[Job[Any, An
     return tuple(target for target in found if target is not None)
 
 
+def _relay(catalogue: Catalogue, environment: Environment) -> PlannedRelay | None:
+    """It may send to every queue that some job sends to, since any of those calls can be committed."""
+    sends = [(target.queue.name, job.name) for job in catalogue.jobs for target in resolve_sends(job, catalogue)]
+    if not sends:
+        return None
+    grants = _send_grants(sends)
+    variables: dict[str, Value] = {
+        names.APP: environment.app,
+        names.ENV: environment.name,
+        names.OUTBOX: _parameter(environment, "outbox", "table", "name"),
+        "POWERTOOLS_SERVICE_NAME": environment.app,
+        "POWERTOOLS_METRICS_NAMESPACE": environment.app,
+        "POWERTOOLS_LOG_LEVEL": environment.log_level,
+    }
+    for grant in grants:
+        variables[names.queue_url_key(grant.target)] = _parameter(environment, "queues", grant.target, "url")
+    return PlannedRelay(
+        stack=names.stack(environment, "outbox"),
+        handler="relay.handler",
+        memory_mb=defaults.MEMORY_MB,
+        function_timeout=defaults.RELAY_TIMEOUT,
+        batch_size=defaults.RELAY_BATCH,
+        retries=defaults.RELAY_RETRIES,
+        sweep="rate(1 minute)",
+        lag_alarm=defaults.OUTBOX_LAG,
+        environment=variables,
+        grants=tuple(grants),
+    )
+
+
 def _worker(queue: Queue, catalogue: Catalogue, environment: Environment) -> Worker:
     jobs = catalogue.on(queue.name)
     sends = [(target.queue.name, job.name) for job in jobs for target in resolve_sends(job, catalogue)]
     grants = [*_send_grants(sends), *_use_grants(jobs)]
-    return _render(queue, jobs, grants, environment, handler="worker.handler")
+    graves = [grave.module for grave in catalogue.tombstones if grave.queue.name == queue.name]
+    return _render(queue, jobs, grants, environment, handler="worker.handler", graves=graves)
 
 
 def _scheduler(catalogue: Catalogue, environment: Environment) -> Worker:
@@ -166,8 +220,9 @@ def _render(
     environment: Environment,
     *,
     handler: str,
+    graves: Iterable[str] = (),
 ) -> Worker:
-    modules = tuple(sorted({job.function.__module__ for job in jobs}))
+    modules = tuple(sorted({job.function.__module__ for job in jobs} | set(graves)))
     return Worker(
         queue=queue.name,
         fifo=queue.fifo,
@@ -196,12 +251,14 @@ def _render(
 def _variables(
     queue: Queue,
     modules: Iterable[str],
-    grants: Iterable[Grant],
+    grants: Sequence[Grant],
     jobs: Iterable[Job[Any, Any]],
     environment: Environment,
 ) -> dict[str, Value]:
+    jobs = tuple(jobs)
+
     def parameter(*path: str) -> Parameter:
-        return Parameter(names.parameter(environment.app, environment.name, *path))
+        return _parameter(environment, *path)
 
     variables: dict[str, Value] = {
         names.APP: environment.app,
@@ -210,13 +267,24 @@ def _variables(
         names.MODULES: ",".join(modules),
         names.TABLE: parameter("foundation", "executions", "name"),
         names.SOURCE_URL: parameter("queues", queue.name, "url"),
+        names.SOURCE_ARN: parameter("queues", queue.name, "arn"),
         names.DLQ_URL: parameter("queues", queue.name, "dlq", "url"),
+        names.RECEIVES: str(receive_limit(queue)),
         names.RECORD_TTL: str(RECORD_TTL),
         names.PACE: f"{environment.pace:g}",
         "POWERTOOLS_SERVICE_NAME": environment.app,
         "POWERTOOLS_METRICS_NAMESPACE": environment.app,
         "POWERTOOLS_LOG_LEVEL": environment.log_level,
     }
+    valve = has_valve(jobs, environment)
+    if valve:
+        variables[names.MAPPING] = names.parameter(environment.app, environment.name, "workers", queue.name, "mapping")
+    if valve or not queue.fifo:
+        variables[names.LATER_GROUP] = parameter("queues", "later", "group")
+    if not queue.fifo:
+        variables[names.LATER_ROLE] = parameter("queues", "later", "role")
+    if queue is not TICKS and any(grant.kind == "send" for grant in grants):
+        variables[names.OUTBOX] = parameter("outbox", "table", "name")
     for grant in grants:
         if grant.kind == "send":
             variables[names.queue_url_key(grant.target)] = parameter("queues", grant.target, "url")
@@ -224,10 +292,25 @@ def _variables(
             variables[names.secret_key(grant.target)] = parameter("resources", grant.target, "address")
         else:
             variables[names.address_key(grant.target)] = parameter("resources", grant.target, "address")
+    used = {use.name for job in jobs for use in job.options.uses if isinstance(use, Service)}
+    rates = {name: [rate.count, rate.per.total_seconds()] for name, rate in environment.rates.items() if name in used}
+    if rates:
+        variables[names.RATES] = json.dumps(rates, sort_keys=True)
     for setting in sorted({use.name for job in jobs for use in job.options.uses if isinstance(use, Setting)}):
         if queue is not TICKS:
             variables[names.setting_key(setting)] = environment.settings.get(setting, "")
     return variables
+
+
+def _parameter(environment: Environment, *path: str) -> Parameter:
+    return Parameter(names.parameter(environment.app, environment.name, *path))
+
+
+def has_valve(jobs: Iterable[Job[Any, Any]], environment: Environment) -> bool:
+    """Whether a queue with these jobs can be switched off while a circuit is open. The embedded AWS has no schedules
+    that call AWS's own APIs, so it goes without."""
+    uses = [use for job in jobs for use in job.options.uses]
+    return not environment.local and any(isinstance(use, Service) and use.breaker for use in uses)
 
 
 def _send_grants(sends: Iterable[tuple[str, str]]) -> list[Grant]:

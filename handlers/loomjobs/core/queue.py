@@ -8,7 +8,10 @@ from datetime import timedelta
 from enum import Enum
 
 from loomjobs.core import defaults, limits
-from loomjobs.core.problem import Problem, pending, refuse
+from loomjobs.core.problem import Problem, refuse
+
+_MOST_PARALLEL = 100
+"""Lanes of one process: a Lambda function may have 1,024 threads, and boto3's pool grows with them."""
 
 
 class Workload(Enum):
@@ -32,6 +35,8 @@ class Queue:
     """One SQS queue with its dead-letter queue, and one worker function.
 
     - `max_workers`: most Lambda invocations at a time, 2 to 1,000 (the mapping's MaximumConcurrency).
+    - `parallel`: jobs of one invocation that run side by side, for jobs that mostly wait; 1 runs them one after the
+      other, with a hard timeout each.
     - `batch_size`: messages of one invocation; a batch of the longest jobs must fit Lambda's 900 s, which is checked.
     - `batch_window`: how long Lambda gathers a batch, whole seconds up to 300; not on FIFO.
     - `job_timeout`: the longest any job of this queue may run; a job's own `timeout=` may be shorter.
@@ -86,13 +91,14 @@ def _problems(queue: Queue) -> list[Problem]:
             f"job_timeout={queue.job_timeout} is not a whole number of seconds above 0",
             "Give about twice the p99 run time of the slowest job",
         ),
+        (
+            _within(queue.parallel, (1, _MOST_PARALLEL)),
+            f"parallel={queue.parallel} is outside 1 to {_MOST_PARALLEL}",
+            "It is the jobs of one invocation that run side by side: threads for `def`, one event loop for `async def`",
+        ),
         *_batch_rules(queue),
     ]
-    found = [Problem(queue.where, what, cure + ".") for ok, what, cure in rules if not ok]
-    if queue.parallel != 1:
-        cure = "Leave parallel= out; scale with max_workers= for now."
-        found.append(pending(f"parallel={queue.parallel}", where=queue.where, cure=cure))
-    return found
+    return [Problem(queue.where, what, cure + ".") for ok, what, cure in rules if not ok]
 
 
 def _batch_rules(queue: Queue) -> list[tuple[bool, str, str]]:

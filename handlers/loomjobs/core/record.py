@@ -65,6 +65,15 @@ class Record:
     cancelled: bool
     history: tuple[Mapping[str, Any], ...]
     result: str | None
+    receives: int = 1
+    slot: int | None = None
+    checkpoint: str | None = None
+    checkpoint_version: int = 1
+    continued: int = 0
+
+    def is_due(self, now: int) -> bool:
+        """It waits for a worker, and not for a later instant; `now` in epoch milliseconds."""
+        return self.status in (WAITING, QUEUED) and self.not_before <= now and not self.cancelled
 
     @classmethod
     def of(cls, item: Item) -> Record:
@@ -89,6 +98,11 @@ class Record:
             cancelled="cancel" in item,
             history=tuple(item.get("hist", ())),
             result=item.get("data"),
+            receives=item.get("rc", 1),
+            slot=item.get("slot"),
+            checkpoint=item.get("ck"),
+            checkpoint_version=item.get("ckv", 1),
+            continued=item.get("cont", 0),
         )
 
 

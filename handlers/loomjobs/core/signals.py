@@ -5,8 +5,6 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import overload
 
-from loomjobs.core.problem import not_available
-
 
 class Permanent(Exception):
     """This job can never succeed as it is: dead-letter it at once, with this text as the reason."""
@@ -53,7 +51,5 @@ class Defer(Signal):
 
 
 class Continue(Signal):
-    """Go on in a later delivery from the last checkpoint, without spending an attempt."""
-
-    def __init__(self) -> None:
-        raise not_available("Continue", where="raise Continue", cure="Enqueue one job per page instead.")
+    """Go on in a later delivery from the last checkpoint: no attempt is spent, and Lambda's loop guard is not touched,
+    since the message itself comes back."""

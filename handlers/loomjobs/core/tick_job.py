@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from loomjobs.core import names
@@ -26,7 +26,7 @@ class Firing:
 
 def with_ticks(catalogue: Catalogue) -> Catalogue:
     """The catalogue of the scheduler's worker: the team's jobs and the tick job."""
-    return Catalogue((*catalogue.jobs, tick_job(catalogue.schedules)), catalogue.schedules, catalogue.problems)
+    return replace(catalogue, jobs=(*catalogue.jobs, tick_job(catalogue.schedules)))
 
 
 def tick_job(schedules: Iterable[Schedule]) -> Job[Firing, None]:

@@ -7,7 +7,7 @@ from dataclasses import KW_ONLY, dataclass
 from datetime import timedelta
 from typing import Literal, TypeAlias
 
-from loomjobs.core.problem import Problem, pending, refuse
+from loomjobs.core.problem import Problem, refuse
 
 Verb: TypeAlias = Literal["read", "write", "send", "use"]
 _VERBS: tuple[Verb, ...] = ("read", "write", "send", "use")
@@ -42,17 +42,30 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class Service(Use):
-    """A downstream that several jobs call. It grants nothing: it is the place of their shared rate and breaker."""
+    """A downstream that several jobs call. It grants nothing: it is the place of their shared rate and breaker.
+
+    - `rate`: of all jobs that use it together.
+    - `breaker`: while it fails, its jobs wait unclaimed; probes and a ramp bring them back.
+    - `capacity`: what it can take; the check refuses retries that may exceed it.
+    """
 
     _: KW_ONLY
     rate: Rate | None = None
     breaker: bool = False
+    capacity: Rate | None = None
 
     def __post_init__(self) -> None:
         super(Service, self).__post_init__()
-        given = [("rate=", self.rate is not None), ("breaker=True", self.breaker)]
-        cure = "Leave it out; max_workers= of the queue bounds the calls."
-        refuse([pending(option, where=f"Service {self.name}", cure=cure) for option, is_given in given if is_given])
+        refuse([problem for name in ("rate", "capacity") for problem in self._wrong(name, getattr(self, name))])
+
+    def _wrong(self, option: str, limit: object) -> list[Problem]:
+        where = f"Service {self.name}"
+        if limit is not None and not isinstance(limit, Rate):
+            return [Problem(where, f"{option}={limit!r} is not a Rate", "Use Rate(90, per=timedelta(minutes=1)).")]
+        if isinstance(limit, Rate) and limit.key is not None:
+            cure = "Leave key= out: it names a field of one job's payload; the rate= of that job may have it."
+            return [Problem(where, f"{option}= has key={limit.key!r}", cure)]
+        return []
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import timedelta
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from typing import Any
 
 from loomjobs.core import defaults
 from loomjobs.core.catalogue import Catalogue
-from loomjobs.core.decision import DeadLetter, DeferFor, Failure, Reason
+from loomjobs.core.decision import Acknowledge, DeadLetter, DeferFor, Failure, Reason
 from loomjobs.core.delivery import Delivery
 from loomjobs.core.envelope import Envelope
 from loomjobs.core.errors import BadEnvelope, BadKey, BadPayload, LoomjobsError
+from loomjobs.core.evolve import upcast
 from loomjobs.core.failure import failure_of
 from loomjobs.core.job import Job
 from loomjobs.core.key import EACH_ENQUEUE, derive
@@ -25,7 +26,11 @@ _WIRE_VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """`id` is the job's id for life: the producer's, or the first message's where a foreign producer gave none."""
+    """`id` is the job's id for life: the producer's, or the first message's where a foreign producer gave none.
+
+    `payload` is of the job's version; `payload_hash` is that of the payload as it was sent, so that a duplicate from
+    before a deploy is still one.
+    """
 
     delivery: Delivery
     envelope: Envelope
@@ -39,12 +44,18 @@ class Work:
     def record_id(self) -> str:
         return record_id(self.job.name, self.key)
 
+    @property
+    def expires(self) -> datetime | None:
+        """Its deadline, UTC: the envelope's, or the job's `expires=` counted from the enqueue where a foreign producer
+        gave none. A dead letter that was sent back has none: whoever redrives wants it to run."""
+        return self.envelope.expires
+
 
 @dataclass(frozen=True, slots=True)
 class Unworkable:
     """A delivery that is no work here, with what can be said of it."""
 
-    decision: DeadLetter | DeferFor
+    decision: DeadLetter | DeferFor | Acknowledge
     id: str
     job: str | None = None
 
@@ -62,15 +73,29 @@ def understand(delivery: Delivery, catalogue: Catalogue) -> Work | Unworkable:
         return _newer(delivery, envelope, identity)
     if job is None or job.queue.name != delivery.queue:
         return _unroutable(delivery, envelope, job, catalogue, identity)
+    options = job.options
     try:
-        payload: Any = decode(envelope.payload, job.payload_type, strict=job.options.strict)
+        plain = upcast(envelope.payload, envelope.payload_version, options.upcasters, to=options.version)
+        payload: Any = decode(plain, job.payload_type, strict=options.strict)
     except BadPayload as error:
         return _dead("bad-payload", error, identity, job.name)
     try:
         key = envelope.key or _key(job, payload, identity)
     except BadKey as error:
         return _dead("bad-key", error, identity, job.name)
+    envelope = replace(envelope, expires=_deadline(delivery, envelope, job))
     return Work(delivery, envelope, job, payload, identity, key, digest(envelope.payload))
+
+
+def _deadline(delivery: Delivery, envelope: Envelope, job: Job[Any, Any]) -> datetime | None:
+    if envelope.redrives or read_report(dict(delivery.attributes)) is not None:
+        return None
+    if envelope.expires is not None or job.options.expires is None:
+        return envelope.expires
+    try:
+        return (envelope.enqueued_at or delivery.sent_at) + job.options.expires
+    except OverflowError:  # beyond the year 9999
+        return None
 
 
 def _identity(delivery: Delivery) -> str:
@@ -96,8 +121,12 @@ def _newer(delivery: Delivery, envelope: Envelope, identity: str) -> Unworkable:
 def _unroutable(
     delivery: Delivery, envelope: Envelope, job: Job[Any, Any] | None, catalogue: Catalogue, identity: str
 ) -> Unworkable:
-    if job is not None:
-        text = f"job {envelope.job} belongs to queue {job.queue.name}, and this is queue {delivery.queue}"
+    grave = catalogue.grave(envelope.job) if job is None else None
+    if grave is not None and grave.queue.name == delivery.queue:
+        return Unworkable(Acknowledge("removed", note=grave.why), identity, envelope.job)
+    owner = job or grave
+    if owner is not None:
+        text = f"job {envelope.job} belongs to queue {owner.queue.name}, and this is queue {delivery.queue}"
     else:
         hint = nearest(envelope.job, (each.name for each in catalogue.jobs))
         text = (

@@ -4,28 +4,35 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Any
 
+from loomjobs.core.budget import Budget
 from loomjobs.core.catalogue import Catalogue
 from loomjobs.core.context import JobContext
-from loomjobs.core.decision import Acknowledge, DeadLetter, Decision
+from loomjobs.core.decision import Decision, HandBack, is_gone
 from loomjobs.core.delivery import Delivery
 from loomjobs.core.errors import ConfigurationError
 from loomjobs.core.job import Job
 from loomjobs.core.letter import Letter
-from loomjobs.core.outgoing import Outgoing, Sent
+from loomjobs.core.outgoing import Outgoing, Sendable, Sent
 from loomjobs.core.plan import RECORD_TTL, function_timeout, receive_limit, visibility
 from loomjobs.core.queue import Queue
 from loomjobs.core.tick_job import with_ticks
-from loomjobs.core.visibility import visibility_timeout, wait_of
+from loomjobs.core.work import Work
 from loomjobs.local.clock import Clock
 from loomjobs.local.queue import MemoryQueue, Message, Refused
 from loomjobs.local.store import MemoryStore
-from loomjobs.runtime.batch import decide_all
-from loomjobs.runtime.ledger import Ledger
+from loomjobs.local.transactor import MemoryTransactor
+from loomjobs.runtime.batch import Batch
+from loomjobs.runtime.brakes import Brakes
+from loomjobs.runtime.context import RunContext
+from loomjobs.runtime.lanes import MainLane
+from loomjobs.runtime.ledger import Held, Ledger
+from loomjobs.runtime.outage import Outage
 from loomjobs.runtime.ports import Run
 from loomjobs.runtime.producer import Producer
 from loomjobs.runtime.runner import Ending, Raised, Runner
@@ -73,6 +80,8 @@ class RunLog:
 
     runs: list[Run] = field(default_factory=list[Run])
     sent: list[Outgoing] = field(default_factory=list[Outgoing])
+    troubles: list[str] = field(default_factory=list[str])
+    counts: list[tuple[str, str | None]] = field(default_factory=list[tuple[str, str | None]])
 
     def enqueued(self, messages: Sequence[Outgoing], /) -> None:
         self.sent.extend(messages)
@@ -81,6 +90,12 @@ class RunLog:
 
     def ended(self, run: Run, /) -> None:
         self.runs.append(run)
+
+    def counted(self, what: str, job: str | None, /) -> None:
+        self.counts.append((what, job))
+
+    def trouble(self, what: str, /) -> None:
+        self.troubles.append(what)
 
 
 class Backend:
@@ -94,14 +109,17 @@ class Backend:
         self.journal = RunLog()
         self.queues: dict[str, MemoryQueue] = {}
         self.dead: dict[str, MemoryQueue] = {}
+        self.renewed: list[Renewed] = []
         self._declared: dict[str, Queue] = {queue.name: queue for queue in self.catalogue.queues}
         for queue in self._declared.values():
             self._make(queue)
         self._roll = random.Random(seed).random  # noqa: S311 repeatable is the point
         self._tokens = count(1)
         self._runner = KillableRunner()
+        sender = MemorySender(self.queues, self.clock)
+        self.transactor = MemoryTransactor(self.store, sender)
         self.producer = Producer(
-            MemorySender(self.queues, self.clock),
+            sender,
             clock=self.clock,
             token=self._token,
             roll=self._roll,
@@ -113,27 +131,30 @@ class Backend:
     def deliver(self, queue: str) -> list[tuple[Delivery, Decision]]:
         """One invocation of a queue's worker, as Lambda does it; empty when nothing is visible.
 
-        Killed abandons it: nothing is deleted, and the messages come back when their visibility ends.
+        Killed abandons it: nothing more is deleted, and the messages come back when their visibility ends.
         """
         declared, source = self._declared[queue], self.queues[queue]
         now = self.clock()
         messages = source.receive(min(declared.batch_size, 10), now=now)
         until = now + timedelta(seconds=function_timeout(declared))
-        for message in messages:
-            soon = function_timeout(declared) + 5
-            source.change_visibility(message.receipt, soon, now=now)
         deliveries = [_delivery(message, declared, now) for message in messages]
-        decided: list[tuple[Delivery, Decision]] = []
+        batch = Batch(self.workers[queue], deliveries, until=until, longest=declared.job_timeout)
         try:
-            decided.extend(decide_all(self.workers[queue], deliveries, until=until, longest=declared.job_timeout))
+            decided = batch.decide()
         except Killed:
-            return decided
-        self._settle(source, decided)
+            self.clock.pulses.clear()
+            lanes, brakes = self._lanes(declared), self._brakes()
+            self.workers[queue] = replace(self.workers[queue], lanes=lanes, brakes=brakes, outage=Outage())
+            return [(delivery, HandBack("killed")) for delivery in deliveries]
+        for delivery, decision in decided:
+            if is_gone(decision):
+                source.delete(delivery.receipt)
         return decided
 
     def step(self) -> list[tuple[Delivery, Decision]]:
-        """Deliver from every queue that has something visible; empty when none has."""
+        """Relay what was committed, and deliver from every queue that has something visible; empty when none has."""
         decided: list[tuple[Delivery, Decision]] = []
+        self.transactor.relay(self.clock())
         for name in self._declared:
             decided.extend(self.deliver(name))
         return decided
@@ -146,22 +167,22 @@ class Backend:
         self.clock.now = max(self.clock.now, min(moments))
         return True
 
+    def single_run(self, work: Work, *, until: datetime) -> RunContext:
+        """The context of one attempt outside any queue, with a record of its own that nobody else sees."""
+        worker = self.workers[work.job.queue.name]
+        store = MemoryStore()
+        transactor = self.transactor.beside(store)
+        apart = replace(worker, ledger=Ledger(store, clock=self.clock, ttl=RECORD_TTL), transactor=transactor)
+        claimed = apart.ledger.claim(apart.claim(work, until=until, wave=1))
+        assert isinstance(claimed, Held)
+        return apart.context(work, claimed.record, until=until)
+
     def pending(self) -> int:
         """Messages in all source queues, visible or not."""
         return sum(len(queue.messages) for queue in self.queues.values())
 
     def runs(self) -> Iterator[Run]:
         return iter(self.journal.runs)
-
-    def _settle(self, source: MemoryQueue, decided: Sequence[tuple[Delivery, Decision]]) -> None:
-        now = self.clock()
-        for delivery, decision in decided:
-            if isinstance(decision, (Acknowledge, DeadLetter)):
-                source.delete(delivery.receipt)
-                continue
-            wait = wait_of(decision)
-            if wait is not None:
-                source.change_visibility(delivery.receipt, visibility_timeout(wait, delivery, now), now=now)
 
     def _make(self, queue: Queue) -> None:
         dead = MemoryQueue(f"{queue.name}-dlq", fifo=queue.fifo, retention=timedelta(days=14))
@@ -175,20 +196,35 @@ class Backend:
         )
 
     def _worker(self, queue: str, pace: float) -> Worker:
+        declared = self._declared[queue]
         return Worker(
             catalogue=self.catalogue,
             ledger=Ledger(self.store, clock=self.clock, ttl=RECORD_TTL),
             letters=MemoryLetters(self.dead[queue], self.clock),
+            messages=MemoryMessages(self.queues[queue], self.clock),
+            renewals=MemoryRenewals(self.queues[queue], self.clock, self.renewed),
             producer=self.producer,
+            transactor=self.transactor,
             addresses=self.addresses,
             journal=self.journal,
-            runner=self._runner,
+            lanes=self._lanes(declared),
+            budget=Budget(receive_limit(declared)),
             clock=self.clock,
             token=self._token,
             roll=self._roll,
+            pause=lambda seconds: self.clock.advance(timedelta(seconds=seconds)),
+            quit=_quit,
+            pulse=self.clock.pulse,
+            brakes=self._brakes(),
             pace=pace,
             release="memory",
         )
+
+    def _lanes(self, queue: Queue) -> MainLane:
+        return MainLane(self._runner, size=queue.parallel)
+
+    def _brakes(self) -> Brakes:
+        return Brakes(self.store, self.clock, self._roll, self._token)
 
     def _token(self) -> str:
         return f"t{next(self._tokens)}"
@@ -201,12 +237,12 @@ class MemorySender:
     queues: Mapping[str, MemoryQueue]
     clock: Clock
 
-    def send(self, queue: str, messages: Sequence[Outgoing], /) -> Sequence[Sent]:
+    def send(self, queue: str, messages: Sequence[Sendable], /) -> Sequence[Sent]:
         if queue not in self.queues:
             raise ConfigurationError(f"no job is declared on queue {queue!r}")
         return [self._one(self.queues[queue], message) for message in messages]
 
-    def _one(self, queue: MemoryQueue, message: Outgoing) -> Sent:
+    def _one(self, queue: MemoryQueue, message: Sendable) -> Sent:
         try:
             queue.send(message.body, now=self.clock(), group=message.group, dedup=message.dedup, delay=message.delay)
         except Refused as refusal:
@@ -225,6 +261,48 @@ class MemoryLetters:
         self.queue.send(
             letter.body, now=self.clock(), group=letter.group, dedup=letter.dedup, attributes=letter.attributes
         )
+
+
+@dataclass(frozen=True)
+class MemoryMessages:
+    """Implements the runtime's Messages."""
+
+    queue: MemoryQueue
+    clock: Clock
+
+    def delete(self, deliveries: Sequence[Delivery], /) -> None:
+        for delivery in deliveries:
+            self.queue.delete(delivery.receipt)
+
+    def hide(self, waits: Sequence[tuple[Delivery, int]], /) -> None:
+        for delivery, seconds in waits:
+            with suppress(Refused):
+                self.queue.change_visibility(delivery.receipt, seconds, now=self.clock())
+
+
+@dataclass(frozen=True)
+class Renewed:
+    """A message that was sent again in place of one whose receives were used up."""
+
+    message_id: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class MemoryRenewals:
+    """Implements the runtime's Renewals: the queue's own delay stands in for a one-off schedule."""
+
+    queue: MemoryQueue
+    clock: Clock
+    renewed: list[Renewed]
+
+    def renew(self, delivery: Delivery, seconds: float, /) -> None:
+        self.queue.send(delivery.body, now=self.clock(), later=timedelta(seconds=seconds))
+        self.renewed.append(Renewed(delivery.message_id, seconds))
+
+
+def _quit() -> None:
+    raise Killed
 
 
 def _delivery(message: Message, queue: Queue, now: datetime) -> Delivery:

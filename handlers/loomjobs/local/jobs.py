@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Generator, Mapping
+from collections.abc import Coroutine, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -12,24 +12,26 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 from loomjobs.core.call import call
 from loomjobs.core.catalogue import Catalogue
 from loomjobs.core.envelope import Envelope
-from loomjobs.core.payload import decode, digest, parse
+from loomjobs.core.payload import decode, digest, encode, parse
 from loomjobs.core.registry import current
 from loomjobs.core.schedule import Tick
 from loomjobs.core.work import Work
 from loomjobs.local.backend import Backend, MemoryAddresses
 from loomjobs.local.clock import Clock
 from loomjobs.runtime import sending
+from loomjobs.runtime.cancelling import telling_time
 from loomjobs.runtime.context import RunContext, idempotency_key, running
 from loomjobs.runtime.status import reading
 
 if TYPE_CHECKING:
-    from loomjobs.core.call import Enqueued, Report
+    from loomjobs.core.call import Call, Enqueued, Report
     from loomjobs.core.context import JobContext
     from loomjobs.core.job import Job
     from loomjobs.core.uses import Resource, Secret, Setting
 
 P = TypeVar("P")
 R = TypeVar("R")
+S = TypeVar("S")
 
 STEPS = 10_000
 """Invocations after which `drain` gives up: jobs that send each other for ever."""
@@ -92,6 +94,16 @@ class Jobs:
         self.backend.deliver(job.queue.name)
         return self._outcomes(before)[-1]
 
+    def commit_through(self, client: Any, /) -> None:
+        """Carry out the items of `ctx.commit` with this boto3 DynamoDB client, against tables that the test made
+        (moto): only then are their conditions looked at."""
+        self.backend.transactor.client = client
+
+    @property
+    def committed(self) -> list[Mapping[str, Any]]:
+        """The items that jobs have committed so far."""
+        return self.backend.transactor.committed
+
     def enqueued(self, job: Job[P, Any], /) -> list[P]:
         """The payloads sent to this job so far, in order."""
         return [message.call.payload for message in self._sent(job)]
@@ -151,14 +163,7 @@ class Jobs:
             message_id="run", body="", receipt="run", queue=job.queue.name, sent_at=now, received_at=now
         )
         work = Work(delivery, Envelope(job=job.name, payload=data), job, payload, "run", key, digest(data))
-        return RunContext(
-            work=work,
-            attempt=1,
-            until=now + job.timeout,
-            clock=self.clock,
-            addresses=self.backend.addresses,
-            producer=self.backend.producer,
-        )
+        return self.backend.single_run(work, until=now + job.timeout)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +177,9 @@ class _FixedContext:
     trace: str | None = None
     deadline: datetime | None = None
     addresses: MemoryAddresses = field(default_factory=MemoryAddresses)
+    cancelled: bool = False
+    checkpoints: list[object] = field(default_factory=list[object])
+    committed: list[Mapping[str, Any]] = field(default_factory=list[Mapping[str, Any]])
 
     @property
     def idempotency_key(self) -> str:
@@ -182,6 +190,18 @@ class _FixedContext:
 
     def secret(self, secret: Secret, /) -> str:
         return self.addresses.secret(secret.name)
+
+    def commit(
+        self, *, items: Sequence[Mapping[str, Any]] = (), enqueue: Sequence[Call] = (), result: object = None
+    ) -> None:
+        self.committed.extend(items)
+        sending.enqueue_many(enqueue)
+
+    def checkpoint(self, state: object, /) -> None:
+        self.checkpoints.append(state)
+
+    def resume(self, type: type[S], /) -> S | None:
+        return decode(parse(encode(self.checkpoints[-1], type)), type) if self.checkpoints else None
 
     def enqueue(self, job: Job[P, Any], payload: P, /, *, delay: timedelta | None = None) -> Enqueued:
         return sending.enqueue(job, payload, delay=delay)
@@ -202,7 +222,12 @@ def context(*, attempt: int = 1, time_left: timedelta = timedelta(seconds=30)) -
 def memory(catalogue: Catalogue | None = None) -> Generator[Jobs]:
     """The `jobs` fixture for other frameworks and scripts: everything registered, or one catalogue."""
     registry = current()
-    loaded = catalogue or Catalogue(tuple(registry.jobs.values()), tuple(registry.schedules.values()))
+    loaded = catalogue or Catalogue(
+        tuple(registry.jobs.values()),
+        tuple(registry.schedules.values()),
+        tombstones=tuple(registry.tombstones.values()),
+    )
     jobs = Jobs(loaded)
-    with sending.bound(jobs.backend.producer), reading(jobs.backend.store):
+    backend = jobs.backend
+    with sending.bound(backend.producer), reading(backend.store), telling_time(backend.clock):
         yield jobs

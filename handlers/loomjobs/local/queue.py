@@ -60,15 +60,19 @@ class MemoryQueue:
         dedup: str | None = None,
         delay: int = 0,
         attributes: Mapping[str, Attribute] | None = None,
+        later: timedelta = timedelta(0),
     ) -> str | None:
-        """The new message's id, or None for one that FIFO deduplication swallowed. Raises Refused as SQS would."""
+        """The new message's id, or None for one that FIFO deduplication swallowed. Raises Refused as SQS would.
+
+        `later` stands for a one-off schedule that sends it then.
+        """
         self._check(body, group, dedup, delay, attributes or {})
         if self.fifo and self._is_repeat(group or "", dedup or "", now):
             return None
         self._count += 1
         id = f"{self.name}-{self._count}"
-        visible = now + timedelta(seconds=delay)
-        self.messages.append(Message(id, body, now, visible, group, dedup, dict(attributes or {})))
+        visible = now + later + timedelta(seconds=delay)
+        self.messages.append(Message(id, body, now + later, visible, group, dedup, dict(attributes or {})))
         return id
 
     def receive(self, most: int, *, now: datetime) -> list[Message]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from loomjobs.core.errors import StoreUnavailable
 from loomjobs.core.write import Item, Write, Written, apply
+from loomjobs.runtime.ports import Answer
 
 Fault = Literal["none", "refused", "reply-lost"]
 
@@ -32,8 +33,17 @@ class MemoryStore:
             raise StoreUnavailable("the store's answer was lost (injected)")
         return written
 
+    def write_many(self, writes: Sequence[Write], /) -> Sequence[Answer]:
+        return [self._one(write) for write in writes]
+
     def read(self, id: str, /) -> Item | None:
         return self.items.get(id)
+
+    def _one(self, write: Write) -> Answer:
+        try:
+            return self.write(write)
+        except StoreUnavailable as error:
+            return error
 
     def __iter__(self) -> Iterator[Item]:
         return iter(self.items.values())

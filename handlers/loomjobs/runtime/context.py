@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -16,10 +16,12 @@ from loomjobs.core.job import Job
 from loomjobs.core.outgoing import Origin
 from loomjobs.core.uses import Access, Resource, Secret, Setting, Use
 from loomjobs.core.work import Work
+from loomjobs.runtime.effects import Effects
 from loomjobs.runtime.ports import Addresses, Clock
 from loomjobs.runtime.producer import Producer
 
 P = TypeVar("P")
+S = TypeVar("S")
 
 HOPS = 15
 """Longest chain of jobs that send jobs. Lambda stops a function at about 16 hops and the message with it:
@@ -39,6 +41,7 @@ class RunContext:
     clock: Clock
     addresses: Addresses
     producer: Producer
+    effects: Effects
 
     @property
     def id(self) -> str:
@@ -63,6 +66,23 @@ class RunContext:
     @property
     def time_left(self) -> timedelta:
         return max(timedelta(0), self.until - self.clock())
+
+    @property
+    def cancelled(self) -> bool:
+        return self.effects.is_cancelled()
+
+    def checkpoint(self, state: object, /) -> None:
+        self.effects.checkpoint(state)
+
+    def resume(self, type: type[S], /) -> S | None:
+        return self.effects.resume(type)
+
+    def commit(
+        self, *, items: Sequence[Mapping[str, Any]] = (), enqueue: Sequence[Call] = (), result: object = None
+    ) -> None:
+        messages = [self.producer.address(self._allowed(one), origin=self._origin()) for one in enqueue]
+        self.effects.commit(items=items, messages=messages, result=result)
+        self.producer.journal.enqueued(messages)
 
     def address(self, resource: Resource | Setting, /) -> str:
         if isinstance(resource, Setting):
@@ -98,7 +118,7 @@ class RunContext:
                 f"{self.work.job.name}: a chain of {hops} jobs that send each other, which Lambda's loop guard drops. "
                 "Let one job fan the work out instead."
             )
-        return Origin(trace=self.work.envelope.trace, hops=hops)
+        return Origin(trace=self.work.envelope.trace, hops=hops, expires=self.work.envelope.expires)
 
     def _allowed(self, one: Call) -> Call:
         declared = {target if isinstance(target, str) else target.name for target in self.work.job.options.sends}

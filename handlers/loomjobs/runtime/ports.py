@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Protocol, TypeAlias
 
 from loomjobs.core.decision import Decision
 from loomjobs.core.delivery import Delivery
+from loomjobs.core.errors import StoreUnavailable
 from loomjobs.core.letter import Letter
 from loomjobs.core.outgoing import Outgoing, Sent
 from loomjobs.core.write import Item, Write, Written
@@ -23,11 +24,22 @@ Token: TypeAlias = Callable[[], str]
 """A new unguessable text: ids and claim owners."""
 
 
+Answer: TypeAlias = Written | StoreUnavailable
+"""What became of one of many writes."""
+
+
 class Store(Protocol):
-    """Execution records. Both methods raise StoreUnavailable when the answer is not known."""
+    """Execution records. `write` and `read` raise StoreUnavailable when the answer is not known."""
 
     def write(self, write: Write, /) -> Written:
         """Carry out one conditional write; a refused one returns the item that refused it."""
+        ...
+
+    def write_many(self, writes: Sequence[Write], /) -> Sequence[Answer]:
+        """Carry out writes of different items, in as few calls as the store has; an answer for each, in order.
+
+        An applied one need not bring the new item. It does not raise.
+        """
         ...
 
     def read(self, id: str, /) -> Item | None:
@@ -46,6 +58,36 @@ class DeadLetterQueue(Protocol):
     def park(self, letter: Letter, /) -> None:
         """Send to the dead-letter queue. Returns only after SQS accepted it; raises whatever went wrong otherwise."""
         ...
+
+
+class Messages(Protocol):
+    """The messages of the worker's own queue. Its methods do not raise: what they could not do is reported by
+    the adapter, and changes no outcome."""
+
+    def delete(self, deliveries: Sequence[Delivery], /) -> None:
+        """Acknowledge, ahead of Lambda's own acknowledgement at the end of the invocation."""
+        ...
+
+    def hide(self, waits: Sequence[tuple[Delivery, int]], /) -> None:
+        """Let each come back after so many whole seconds."""
+        ...
+
+
+class Renewals(Protocol):
+    def renew(self, delivery: Delivery, seconds: float, /) -> None:
+        """Have the same body sent to the same queue after `seconds`, as a fresh message. Raises whatever went wrong."""
+        ...
+
+
+class Valve(Protocol):
+    def shut(self, seconds: float, /) -> None:
+        """Stop the delivery of this worker's queue, and have it begin again after so long, at first with few workers.
+        Raises whatever went wrong."""
+        ...
+
+
+Pulse: TypeAlias = "Callable[[timedelta, Callable[[], bool]], Callable[[], None]]"
+"""Calls a function each interval, beside the running job, until it returns False; the result stops it for good."""
 
 
 class Addresses(Protocol):
@@ -83,6 +125,13 @@ class Journal(Protocol):
     def enqueued(self, messages: Sequence[Outgoing], /) -> None: ...
     def started(self, run: Run, /) -> None: ...
     def ended(self, run: Run, /) -> None: ...
+    def counted(self, what: str, job: str | None, /) -> None:
+        """One of something that is worth a metric and is no ending."""
+        ...
+
+    def trouble(self, what: str, /) -> None:
+        """Something that changed no outcome but should be seen."""
+        ...
 
 
 class Silent:
@@ -91,3 +140,5 @@ class Silent:
     def enqueued(self, messages: Sequence[Outgoing], /) -> None: ...
     def started(self, run: Run, /) -> None: ...
     def ended(self, run: Run, /) -> None: ...
+    def counted(self, what: str, job: str | None, /) -> None: ...
+    def trouble(self, what: str, /) -> None: ...

@@ -34,12 +34,16 @@ class Producer:
         self._clock = clock
         self._token = token
         self._roll = roll
-        self._journal = journal
+        self.journal = journal
         self._pause = pause
+
+    def address(self, one: Call, *, origin: Origin) -> Outgoing:
+        """The message of a call with an id of its own, for somebody else to send."""
+        return address(one, id=self._token(), now=self._clock(), origin=origin)
 
     def enqueue(self, one: Call, *, origin: Origin = Origin()) -> Enqueued:  # noqa: B008 it is frozen
         """Send one. Raises NotSent or UnknownOutcome; returning means that SQS has it."""
-        message = address(one, id=self._token(), now=self._clock(), origin=origin)
+        message = self.address(one, origin=origin)
         self._flush(one.job.queue.name, [message]).settle()
         return Enqueued(message.id, message.key, "delayed" if message.delay else "accepted")
 
@@ -53,7 +57,7 @@ class Producer:
         waiting: dict[str, list[Outgoing]] = defaultdict(list)
         for one in calls:
             buffer = waiting[one.job.queue.name]
-            buffer.append(address(one, id=self._token(), now=self._clock(), origin=origin))
+            buffer.append(self.address(one, origin=origin))
             if len(buffer) == limits.SQS_BATCH_ENTRIES:
                 tally.add(self._flush(one.job.queue.name, waiting.pop(one.job.queue.name)))
                 if tally.failed:
@@ -77,7 +81,7 @@ class Producer:
             for message, sent in outcomes:
                 if sent.outcome != "again" or final:
                     tally.count(message, sent)
-            self._journal.enqueued([message for message, sent in outcomes if sent.outcome == "accepted"])
+            self.journal.enqueued([message for message, sent in outcomes if sent.outcome == "accepted"])
             pack = [message for message, sent in outcomes if sent.outcome == "again"]
             if not pack or final:
                 break

@@ -11,10 +11,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any, TypeAlias
+from weakref import WeakKeyDictionary
 
 from loomjobs.core.context import JobContext
 from loomjobs.core.job import Job
 from loomjobs.core.signals import Transient
+from loomjobs.runtime.context import RunContext, running
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +43,13 @@ class JobTimeout(Transient):
     """The job ran longer than its timeout and was stopped."""
 
 
-class _Alarm(BaseException):
+class Alarm(BaseException):
     """Not an Exception, so that an author's `except Exception` cannot keep a job alive past its timeout."""
 
 
 class Runner:
-    """One per process: it keeps the event loop that every `async def` job shares, so that clients stay connected."""
+    """Runs on the main thread. One per process: it keeps the event loop that every `async def` job shares, so that
+    clients stay connected."""
 
     def __init__(self) -> None:
         self._loop: asyncio.Runner | None = None
@@ -55,41 +58,86 @@ class Runner:
         """Call the job. Whatever it raises is its ending, not ours."""
         try:
             with _alarm(seconds):
-                value = job(payload, ctx)
                 if job.is_async:
-                    value = self._await(value, seconds)
-        except _Alarm:
-            return Raised(JobTimeout(f"stopped after its timeout of {seconds:g} s"))
-        except BaseException as error:  # noqa: BLE001 SystemExit or a cancelled task is this record's failure, not the batch's
-            return Raised(error)
-        return _never_ran(value) or Returned(value)
+                    return self._await(bounded(job, payload, ctx, seconds))
+                return call(job, payload, ctx)
+        except Alarm:
+            return timed_out(seconds)
+
+    def interrupt(self) -> None:
+        """Stop the running job as its timeout would; for a thread beside the main one."""
+        ident = threading.main_thread().ident
+        if ident is not None and signal.getsignal(signal.SIGALRM) not in (signal.SIG_DFL, signal.SIG_IGN, None):
+            signal.pthread_kill(ident, signal.SIGALRM)
 
     def close(self) -> None:
         if self._loop is not None:
             self._loop.close()
             self._loop = None
 
-    def _await(self, coroutine: Coroutine[Any, Any, Any], seconds: float) -> Any:
+    def _await(self, coroutine: Coroutine[Any, Any, Ending]) -> Ending:
         if self._loop is None:
-            self._loop = asyncio.Runner()
-        return self._loop.run(_bounded(coroutine, seconds))
+            self._loop = asyncio.Runner(loop_factory=new_loop)
+        return self._loop.run(coroutine)
 
 
-async def _bounded(coroutine: Coroutine[Any, Any, Any], seconds: float) -> Any:
-    """Await within the timeout, then cancel what the job left running: nothing may thaw into another job."""
+def timed_out(seconds: float) -> Raised:
+    return Raised(JobTimeout(f"stopped after its timeout of {seconds:g} s"))
+
+
+def call(job: Job[Any, Any], payload: Any, ctx: JobContext) -> Ending:
+    """A plain job's ending; only Alarm goes through."""
+    token = running.set(ctx if isinstance(ctx, RunContext) else None)
+    try:
+        value = job(payload, ctx)
+    except Alarm:
+        raise
+    except BaseException as error:  # noqa: BLE001 SystemExit or a cancelled task is this record's failure, not the batch's
+        return Raised(error)
+    finally:
+        running.reset(token)
+    return _never_ran(value) or Returned(value)
+
+
+async def bounded(job: Job[Any, Any], payload: Any, ctx: JobContext, seconds: float) -> Ending:
+    """An `async def` job's ending within its timeout. What it left running is cancelled: nothing may thaw into another
+    job; of jobs side by side each cancels its own only."""
+    token = running.set(ctx if isinstance(ctx, RunContext) else None)
     limit = asyncio.timeout(seconds)
     try:
         async with limit:
-            return await coroutine
-    except TimeoutError:
-        if not limit.expired():
-            raise
+            value = await job(payload, ctx)
+    except TimeoutError as error:
+        return timed_out(seconds) if limit.expired() else Raised(error)
+    except Alarm:
+        raise
+    except BaseException as error:  # noqa: BLE001 as above
+        return Raised(error)
     finally:
-        left = asyncio.all_tasks() - {asyncio.current_task()}
+        running.reset(token)
+        mine = asyncio.current_task()
+        left = [task for task in asyncio.all_tasks() if task is not mine and _parent_run.get(task) is ctx]
         for task in left:
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
-    raise _Alarm
+    return _never_ran(value) or Returned(value)
+
+
+_parent_run: WeakKeyDictionary[asyncio.Task[Any], JobContext | None] = WeakKeyDictionary()
+"""The run whose code made a task: tasks inherit the context variables of their maker."""
+
+
+def new_loop() -> asyncio.AbstractEventLoop:
+    """An event loop that remembers which run made which task."""
+    loop = asyncio.new_event_loop()
+
+    def make(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> asyncio.Task[Any]:
+        task: asyncio.Task[Any] = asyncio.Task(coroutine, loop=loop, **options)
+        _parent_run[task] = running.get()
+        return task
+
+    loop.set_task_factory(make)
+    return loop
 
 
 def _never_ran(value: Any) -> NeverRan | None:
@@ -113,7 +161,7 @@ def _alarm(seconds: float) -> Generator[None]:
         return
 
     def ring(_signal: int, _frame: FrameType | None) -> None:
-        raise _Alarm
+        raise Alarm
 
     before = signal.signal(signal.SIGALRM, ring)
     signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)

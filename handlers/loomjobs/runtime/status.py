@@ -85,16 +85,22 @@ def status(job: Job[Any, Any], payload: Any, /) -> Status[Any]:
 
 def status_of(job: Job[Any, Any], key: str, /) -> Status[Any]:
     """The same by the key itself."""
-    item = _reader().read(record_id(job.name, key))
+    item = reader().read(record_id(job.name, key))
     if item is None:
         return Status(job, key, "unknown", 0)
     record = Record.of(item)
-    state = _STATES.get(record.status, "unknown")
+    state = state_of(record.status)
     attempts = record.attempts + (record.status in (states.COMPLETED, states.INPROGRESS))
     return Status(job, key, state, attempts, record.why, record.result)
 
 
-def _reader() -> Store:
+def state_of(status: str) -> State:
+    """A record's status in the words of `Status`."""
+    return _STATES.get(status, "unknown")
+
+
+def reader() -> Store:
+    """The records of this context, else the process's own, found on first use from its environment."""
     chosen = _store.get()
     if chosen is not None:
         return chosen

@@ -9,7 +9,7 @@ from importlib import import_module
 from importlib.metadata import version
 from typing import Any, Final
 
-from infra.emulator.inside import interpreter, mappings, queues, schedules
+from infra.emulator.inside import interpreter, mappings, partiql, queues, schedules, streams
 
 TESTED: Final = "1.4.21"
 
@@ -22,6 +22,7 @@ def main() -> None:
     if found != TESTED:
         sys.exit(f"The emulator is corrected for MiniStack {TESTED}, and {found} is installed. Run `make setup`.")
     interpreter.correct()
+    partiql.correct()
     queues.correct()
     mappings.correct()
     schedules.correct()
@@ -41,7 +42,7 @@ def _with_tasks(stock: Lifespan) -> Lifespan:
     async def lifespan(scope: Message, receive: Callable[..., Any], send: Callable[[Message], Awaitable[None]]) -> None:
         async def announce(message: Message) -> None:
             if message["type"] == "lifespan.startup.complete":
-                running.update(asyncio.create_task(run()) for run in (mappings.serve, schedules.fire))
+                running.update(asyncio.create_task(run()) for run in (mappings.serve, streams.serve, schedules.fire))
             await send(message)
 
         await stock(scope, receive, announce)

@@ -1,0 +1,1 @@
+"""Jobs that misbehave as their payload says."""
