@@ -14,11 +14,12 @@ import urllib.request
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
 from types import FrameType
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from demo.cloud import Cloud, accounting_entries
 from demo.proof import Found, Verdict, compare
@@ -39,15 +40,22 @@ PATIENCE: Final = 3_600
 """Seconds to wait for the drain before giving up."""
 
 
+SCENARIOS: Final = "kill: SIGKILL a worker mid-job; outage: accounting is down for a minute"
+OUTAGE: Final = 60
+"""Seconds that accounting is down in the outage scenario."""
+OUTAGE_AFTER: Final = 5
+"""Accounting entries after which the outage begins."""
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m demo", description=__doc__)
     parser.add_argument("--customers", default="500", help="how many customers, or all (7,846)")
-    parser.add_argument("--scenario", choices=["plain", "kill"], default="plain", help="kill: SIGKILL a worker mid-job")
+    parser.add_argument("--scenario", choices=["plain", "kill", "outage"], default="plain", help=SCENARIOS)
     given = parser.parse_args()
     customers = None if given.customers == "all" else int(given.customers)
     signal.signal(signal.SIGTERM, _terminate)
     try:
-        return run(month(PERIOD, customers=customers), kill=given.scenario == "kill")
+        return run(month(PERIOD, customers=customers), scenario=given.scenario)
     except EmulatorError as error:
         print(error, file=sys.stderr)
         return 1
@@ -56,7 +64,7 @@ def main() -> int:
         return 130
 
 
-def run(bought: Mapping[str, Sequence[Purchase]], *, kill: bool) -> int:
+def run(bought: Mapping[str, Sequence[Purchase]], *, scenario: str) -> int:
     """The whole story; 0 when the proof holds. Leaves nothing running."""
     refused = list(bought)[7::100]
     began = time.monotonic()
@@ -78,13 +86,43 @@ def run(bought: Mapping[str, Sequence[Purchase]], *, kill: bool) -> int:
         cloud = Cloud(emulator.endpoint)
         loaded = cloud.load(each for purchases in bought.values() for each in purchases)
         say(f"loaded {loaded:,} purchases of {len(bought):,} customers in January 1997")
-        drained = drive(cloud, emulator, bought, say, kill=kill)
+        trouble = Trouble(scenario, cloud, emulator, url, say)
+        drained = drive(cloud, trouble, bought, say)
         verdict = report(cloud, url, bought, refused, drained, say)
+        if scenario == "outage":
+            told = outage_report(cloud, url, trouble)
+            return 0 if verdict.holds and told else 1
         keep(cloud, next(iter(bought)))
     return 0 if verdict.holds else 1
 
 
-def drive(cloud: Cloud, emulator: Emulator, bought: Mapping[str, Sequence[Purchase]], say: Say, *, kill: bool) -> float:
+@dataclass
+class Trouble:
+    """What a scenario does on the way, once. `opened`: while accounting's circuit was seen open, epoch seconds."""
+
+    scenario: str
+    cloud: Cloud
+    emulator: Emulator
+    url: str
+    say: Say
+    began: float = 0.0
+    opened: list[float] = field(default_factory=list[float])
+
+    def strike(self) -> None:
+        if self.scenario == "kill" and not self.began and (pids := self.emulator.workers("worker-interactive")):
+            self.began = time.time()
+            os.kill(pids[0], signal.SIGKILL)
+            self.say(f"killed the interactive worker (process {pids[0]}) in the middle of its work")
+        if self.scenario == "outage":
+            if not self.began and len(accounting_entries(self.url)["entries"]) >= OUTAGE_AFTER:
+                self.began = time.time()
+                _post(f"{self.url}/outage", {"seconds": OUTAGE})
+                self.say(f"accounting is down for {OUTAGE} s")
+            if self.began and self.cloud.breaker("accounting-api") == "OPEN":
+                self.opened.append(time.time())
+
+
+def drive(cloud: Cloud, trouble: Trouble, bought: Mapping[str, Sequence[Purchase]], say: Say) -> float:
     """Fire the close as EventBridge would, send part of it twice, and wait for the drain; returns its seconds."""
     tick = json.dumps({"job": names.TICK_JOB, "payload": {"schedule": "billing.close-month", "at": TICK}})
     began = time.monotonic()
@@ -92,13 +130,9 @@ def drive(cloud: Cloud, emulator: Emulator, bought: Mapping[str, Sequence[Purcha
     again = [_statement(customer) for customer in list(bought)[:TWICE]]
     cloud.send("billing", *again)
     say(f"fired the monthly close twice, and enqueued {len(again)} statements a second time, on purpose")
-    killed = not kill
     shown = time.monotonic()
     while (waiting := cloud.waiting(QUEUES)) or time.monotonic() - began < 5:
-        if not killed and (pids := emulator.workers("worker-interactive")):
-            os.kill(pids[0], signal.SIGKILL)
-            say(f"killed the interactive worker (process {pids[0]}) in the middle of its work")
-            killed = True
+        trouble.strike()
         if time.monotonic() - shown > 5:
             shown = time.monotonic()
             say("  waiting: " + (", ".join(f"{queue} {count:,}" for queue, count in waiting.items()) or "nothing"))
@@ -149,6 +183,38 @@ def report(
     print(f"lost {len(verdict.lost)}")
     print(f"doubled {len(verdict.doubled)}" + ("" if verdict.holds and not kept else "   THE PROOF FAILED"))
     return verdict
+
+
+def outage_report(cloud: Cloud, url: str, trouble: Trouble) -> bool:
+    """What the outage cost, from the service's own request log and the execution records."""
+    log = accounting_entries(url)["log"]
+    end = trouble.began + OUTAGE
+    during = [at for at, _ in log if trouble.began <= at < end]
+    after = sorted(at for at, status in log if at >= end)
+    records = [each for each in cloud.records() if each["id"].startswith("accounting.")]
+    charged = [float(entry["at"]) / 1000 for each in records for entry in each.get("hist", ())]
+    margin = 3  # the state is looked at once a second, and a run that began before may end after
+    spans = [(at, at + 1) for at in trouble.opened if trouble.opened[0] + margin < at]
+    while_open = [at for at in charged if any(first <= at < last for first, last in spans)]
+    print("\nthe outage")
+    print(f"  calls in its {OUTAGE} s         {len(during)}: until the circuit opened, and probes")
+    print(f"  seen open               {len(trouble.opened)} times, a second apart")
+    print(f"  attempts charged then   {len(while_open)}")
+    print("  calls after it, for each 20 s: " + " ".join(str(count) for count in _in_steps(after, 20)))
+    return len(during) <= len(records) and bool(trouble.opened) and not while_open
+
+
+def _in_steps(moments: Sequence[float], step: float) -> list[int]:
+    if not moments:
+        return []
+    counts = Counter(int((at - moments[0]) // step) for at in moments)
+    return [counts[place] for place in range(max(counts) + 1)]
+
+
+def _post(url: str, body: Mapping[str, Any]) -> None:
+    request = urllib.request.Request(url, json.dumps(body).encode(), method="POST")
+    with urllib.request.urlopen(request):
+        pass
 
 
 def keep(cloud: Cloud, customer: str) -> None:

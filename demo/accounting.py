@@ -1,6 +1,7 @@
 """An accounting system: `python -m demo.accounting --port N`. A process of its own, as the real one would be.
 
 It keeps one entry per Idempotency-Key, and now and then answers 429 or 503; chosen customers it refuses with 422.
+`POST /outage {"seconds": 60}` has it answer 500 to everything for so long.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import argparse
 import hashlib
 import json
 import threading
+import time
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -22,6 +24,9 @@ class Ledger:
     entries: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
     tries: dict[str, int] = field(default_factory=dict[str, int])
     answers: dict[str, int] = field(default_factory=dict[str, int])
+    log: list[tuple[float, int]] = field(default_factory=list[tuple[float, int]])
+    """Every answer: when, epoch seconds, and its status."""
+    down_until: float = 0.0
     running: int = 0
     most: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -31,10 +36,13 @@ class Ledger:
         with self.lock:
             self.tries[key] = self.tries.get(key, 0) + 1
             answer = self._answer(key, entry)
+            self.log.append((time.time(), answer[0]))
             self.answers[str(answer[0])] = self.answers.get(str(answer[0]), 0) + 1
             return answer
 
     def _answer(self, key: str, entry: dict[str, Any]) -> tuple[int, dict[str, Any], dict[str, str]]:
+        if time.time() < self.down_until:
+            return 500, {"error": "out of order"}, {}
         if entry["customer"] in self.refused:
             return 422, {"error": "the account is closed"}, {}
         draw = int(hashlib.sha256(f"{key}{self.tries[key]}".encode()).hexdigest()[:8], 16) % 100
@@ -54,11 +62,17 @@ def handler_for(ledger: Ledger) -> type[BaseHTTPRequestHandler]:
 
         def do_GET(self) -> None:
             if self.path == "/entries":
-                self._send(200, {"entries": ledger.entries, "answers": ledger.answers, "most": ledger.most}, {})
+                seen = {"answers": ledger.answers, "most": ledger.most, "log": ledger.log}
+                self._send(200, {"entries": ledger.entries} | seen, {})
             else:
                 self._send(200 if self.path == "/health" else 404, {}, {})
 
         def do_POST(self) -> None:
+            if self.path == "/outage":
+                seconds = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["seconds"]
+                ledger.down_until = time.time() + seconds
+                self._send(200, {"until": ledger.down_until}, {})
+                return
             with ledger.lock:
                 ledger.running += 1
                 ledger.most = max(ledger.most, ledger.running)

@@ -19,6 +19,7 @@ from demo.proof import Found
 from jobs.billing_items import purchase_item, statement_of
 from jobs.statement import Purchase
 from loomjobs.core import names
+from loomjobs.core.breaker import breaker_id
 
 _TOTAL = re.compile(r"Total\D*([\d.]+) USD")
 
@@ -61,7 +62,8 @@ class Cloud:
             self.sqs.send_message(QueueUrl=url, MessageBody=body)
 
     def waiting(self, queues: Iterable[str]) -> Counter[str]:
-        """Messages not yet done by queue, where there are any: visible, in flight and delayed."""
+        """Messages not yet done by queue, where there are any: visible, in flight and delayed; and committed calls
+        that are not sent yet."""
         kinds = ("", "NotVisible", "Delayed")
         wanted = [f"ApproximateNumberOfMessages{kind}" for kind in kinds]
         found: Counter[str] = Counter()
@@ -69,13 +71,20 @@ class Cloud:
             url = self.parameter("queues", queue, "url")
             reply = self.sqs.get_queue_attributes(QueueUrl=url, AttributeNames=wanted)
             found[queue] = sum(int(value) for value in reply["Attributes"].values())
+        found["outbox"] = len(self._items("outbox", "table", "name"))
         return +found
 
     def records(self) -> list[dict[str, Any]]:
-        """Every execution record, as plain values."""
-        table = self._session.resource("dynamodb", endpoint_url=self.endpoint).Table(
-            self.parameter("foundation", "executions", "name")
-        )
+        """Every execution record, as plain values; not the brakes' items, which lie beside them."""
+        return [item for item in self._items("foundation", "executions", "name") if not item["id"].startswith("~")]
+
+    def breaker(self, service: str) -> str:
+        """State of a service's circuit."""
+        found = [item for item in self._items("foundation", "executions", "name") if item["id"] == breaker_id(service)]
+        return str(found[0]["state"]) if found else "CLOSED"
+
+    def _items(self, *path: str) -> list[dict[str, Any]]:
+        table = self._session.resource("dynamodb", endpoint_url=self.endpoint).Table(self.parameter(*path))
         return list(_scan(table))
 
     def dead_letters(self, queue: str) -> list[dict[str, Any]]:

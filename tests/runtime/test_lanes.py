@@ -170,6 +170,7 @@ def test_a_job_that_cannot_be_stopped_is_given_up_on_and_the_others_end(
     released.set()
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_job_that_ends_as_its_timeout_strikes_has_one_ending() -> None:
     """The race between the end and the interruption, many times over: every job ends once, no lane is lost."""
     lanes = ThreadLanes(4)

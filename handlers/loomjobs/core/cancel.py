@@ -86,7 +86,8 @@ def cancelled_write(record: Record, failure: Failure | None = None, *, now: int,
     sets: dict[str, Any] = {"status": CANCELLED, "susp": 0, "ended": now, "expiration": expires}
     if failure is not None:
         count = record.attempts + 1
-        sets |= {"n": count, "hist": extended(record.history, entry(failure, now=now, count=count))}
+        line = entry(failure, now=now, count=count, version=record.version)
+        sets |= {"n": count, "hist": extended(record.history, line)}
     condition = AllOf(Is("owner", "=", record.owner), Is("status", "=", INPROGRESS))
     absent = {} if record.cancelled else {"cancel": now}
     return Write(id=record.id, condition=condition, sets=sets, absent_sets=absent, wants_item=False)

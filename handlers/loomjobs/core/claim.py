@@ -185,6 +185,7 @@ def takeover_write(claim: Claim, old: Record, *, attempts: int) -> Write:
         "message": "the worker process ended during the run, or could not record its end",
         "at": claim.now,
         "n": count,
+        "ver": old.version,
     }
     sets = claim.fresh() | {
         "n": count,
@@ -206,7 +207,7 @@ def takeover_write(claim: Claim, old: Record, *, attempts: int) -> Write:
 def replace_write(claim: Claim, old: Record) -> Write:
     """Start anew over a stale or dead record: attempts, suspicions and results are those of a first run."""
     sets = claim.fresh() | {"n": 0, "susp": 0, "free": 0, "epoch": old.epoch + 1, "ph": claim.payload_hash}
-    removes = ("nb", "slot", "dead_at", "why", "ck", "ckv", "data", "ended", "err", "hist", "cancel")
+    removes = ("nb", "slot", "dead_at", "why", "ck", "ckv", "cont", "dfr", "data", "ended", "hist", "cancel")
     return Write(id=claim.id, condition=_unchanged(old), sets=sets, removes=removes)
 
 

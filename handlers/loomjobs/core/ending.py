@@ -26,15 +26,16 @@ def fail_write(record: Record, failure: Failure, *, now: int, not_before: int, e
         "n": count,
         "nb": not_before,
         "susp": 0,
-        "hist": extended(record.history, entry(failure, now=now, count=count)),
+        "hist": extended(record.history, entry(failure, now=now, count=count, version=record.version)),
         "expiration": expires,
     }
     return _fenced(record, INPROGRESS, sets)
 
 
-def defer_write(record: Record, *, not_before: int, expires: int) -> Write:
-    """INPROGRESS → WAITING, nothing charged."""
-    sets = {"status": WAITING, "nb": not_before, "susp": 0, "expiration": expires}
+def defer_write(record: Record, *, not_before: int, expires: int, why: str = "", now: int = 0) -> Write:
+    """INPROGRESS → WAITING, nothing charged; how often, and why and when last, is kept."""
+    sets: dict[str, Any] = {"status": WAITING, "nb": not_before, "susp": 0, "expiration": expires}
+    sets |= {"dfr": record.deferred + 1, "dfr_why": why[:100], "dfr_at": now}
     return _fenced(record, INPROGRESS, sets)
 
 
@@ -63,7 +64,7 @@ def die_write(
     count = record.attempts + 1 if attempts is None else attempts
     sets: dict[str, Any] = {"status": DYING, "n": count, "why": reason, "susp": 0, "expiration": expires}
     if failure is not None:
-        sets["hist"] = extended(record.history, entry(failure, now=now, count=count))
+        sets["hist"] = extended(record.history, entry(failure, now=now, count=count, version=record.version))
     return _fenced(record, INPROGRESS, sets)
 
 

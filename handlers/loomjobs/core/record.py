@@ -70,6 +70,8 @@ class Record:
     checkpoint: str | None = None
     checkpoint_version: int = 1
     continued: int = 0
+    deferred: int = 0
+    version: str = ""
 
     def is_due(self, now: int) -> bool:
         """It waits for a worker, and not for a later instant; `now` in epoch milliseconds."""
@@ -103,12 +105,15 @@ class Record:
             checkpoint=item.get("ck"),
             checkpoint_version=item.get("ckv", 1),
             continued=item.get("cont", 0),
+            deferred=item.get("dfr", 0),
+            version=item.get("ver", ""),
         )
 
 
-def entry(failure: Failure, *, now: int, count: int) -> dict[str, Any]:
-    """One line of a record's history."""
+def entry(failure: Failure, *, now: int, count: int, version: str = "") -> dict[str, Any]:
+    """One line of a record's history; `version` is the worker's that ran it."""
     return {
+        "ver": version,
         "kind": failure.kind,
         "message": failure.message[:500],
         "fingerprint": failure.fingerprint,

@@ -19,6 +19,8 @@ from loomjobs.runtime.runner import Alarm, Ending, Raised, Runner, bounded, call
 
 _WAKE = object()
 """In the place of an ending: look at the timeouts again."""
+_AGAIN = 0.2
+"""Seconds between two interruptions of one job."""
 GRACE = 1.0
 """Seconds that a job beyond its timeout is given to notice; then its thread counts as one that cannot be stopped."""
 
@@ -81,17 +83,41 @@ class MainLane:
 
 @dataclass(slots=True)
 class _Run:
+    """`until` is when to look at it next, `gives_up_at` when it counts as unstoppable; both of the monotonic clock.
+
+    Behind `guard` either the run is over, or an interruption is on its way to its thread: never both.
+    """
+
     start: Start
     until: float
+    gives_up_at: float = 0.0
     thread: threading.Thread | None = None
-    warned: bool = False
+    guard: threading.Lock = field(default_factory=threading.Lock)
+    over: bool = False
+
+    def interrupt(self) -> None:
+        with self.guard:
+            if self.thread is not None and self.thread.ident is not None and not self.over:
+                _raise_in(self.thread.ident)
+
+    def end(self) -> None:
+        """After this no interruption arrives any more: one that was sent before is taken here."""
+        while True:
+            try:
+                with self.guard:
+                    self.over = True
+                for _ in range(200 if self.gives_up_at else 0):
+                    pass
+            except Alarm:
+                continue
+            return
 
 
 @dataclass(slots=True)
 class _Lane:
     """One thread and its inbox. A lane whose thread cannot be stopped is left behind."""
 
-    inbox: SimpleQueue[Start | None] = field(default_factory=SimpleQueue)
+    inbox: SimpleQueue[_Run] = field(default_factory=SimpleQueue)
     thread: threading.Thread | None = None
 
 
@@ -123,7 +149,7 @@ class ThreadLanes:
         lane = self._idle.pop() if self._idle else self._lane()
         self._busy[start.place] = lane
         run.thread = lane.thread
-        lane.inbox.put(start)
+        lane.inbox.put(run)
 
     def interrupt(self, place: Hashable, /) -> None:
         run = self._runs.get(place)
@@ -150,21 +176,20 @@ class ThreadLanes:
         """False for one that was given up on before and ended after all."""
         run, lane = self._runs.pop(place, None), self._busy.pop(place, None)
         if lane is not None and run is not None:
-            if run.warned:
-                lane.inbox.put(None)  # an interruption may still be on its way to this thread
-            else:
-                self._idle.append(lane)
+            self._idle.append(lane)
         return run is not None
 
     def _overdue(self) -> list[tuple[Hashable, Ending]]:
+        """Interrupt what is past its timeout, several times (a destructor may swallow it), and then give up on it."""
         given_up: list[tuple[Hashable, Ending]] = []
+        now = monotonic()
         for place, run in list(self._runs.items()):
-            if run.until > monotonic():
+            if run.until > now:
                 continue
-            if not run.warned:
-                run.warned, run.until = True, monotonic() + GRACE
-                if run.thread is not None:
-                    _interrupt(run.thread)
+            run.gives_up_at = run.gives_up_at or now + GRACE
+            if now < run.gives_up_at:
+                run.interrupt()
+                run.until = min(now + _AGAIN, run.gives_up_at)
             else:
                 self._stuck = True
                 self._busy.pop(place, None)
@@ -177,16 +202,18 @@ class ThreadLanes:
         lane.thread.start()
         return lane
 
-    def _serve(self, inbox: SimpleQueue[Start | None]) -> None:
-        with suppress(Alarm):
-            while (start := inbox.get()) is not None:
-                ending: Ending = timed_out(start.seconds)
-                try:
-                    ending = copy_context().run(call, start.job, start.payload, start.ctx)
-                except Alarm:
-                    pass
-                finally:
-                    self._ends.put((start.place, ending))
+    def _serve(self, inbox: SimpleQueue[_Run]) -> None:
+        while True:
+            run = inbox.get()
+            start = run.start
+            ending: Ending = timed_out(start.seconds)
+            try:
+                ending = copy_context().run(call, start.job, start.payload, start.ctx)
+            except Alarm:
+                pass
+            finally:
+                run.end()
+                self._ends.put((start.place, ending))
 
     async def _await(self, start: Start) -> None:
         try:
@@ -202,7 +229,6 @@ class ThreadLanes:
         return self._loop
 
 
-def _interrupt(thread: threading.Thread) -> None:
+def _raise_in(ident: int) -> None:
     """Raise in a running thread. It arrives at the next bytecode, so not inside a blocking call."""
-    if thread.ident is not None:
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(Alarm))
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident), ctypes.py_object(Alarm))

@@ -127,8 +127,8 @@ class Ledger:
         write = fail_write(record, failure, now=self.now(), not_before=not_before, expires=self.expires())
         return Closing(record, unless_cancelled(write))
 
-    def deferring(self, record: Record, *, not_before: int) -> Closing:
-        write = defer_write(record, not_before=not_before, expires=self.expires())
+    def deferring(self, record: Record, *, not_before: int, why: str) -> Closing:
+        write = defer_write(record, not_before=not_before, expires=self.expires(), why=why, now=self.now())
         return Closing(record, unless_cancelled(write))
 
     def continuing(self, record: Record, *, not_before: int) -> Closing:

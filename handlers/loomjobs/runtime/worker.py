@@ -307,7 +307,7 @@ class Worker:
         waiting = self._spend(seconds, run)
         if isinstance(waiting, Spent):
             return self._die(work, record, run, waiting.reason, _last_failure(record), charge=False)
-        closing = self.ledger.deferring(record, not_before=self._after(waiting.seconds))
+        closing = self.ledger.deferring(record, not_before=self._after(waiting.seconds), why=why)
         return Open(closing, replace(run, decision=DeferFor(waiting.seconds, why)), waiting)
 
     def _go_on(self, work: Work, record: Record, run: Run) -> Run | Open:
