@@ -190,7 +190,7 @@ def outage_report(cloud: Cloud, url: str, trouble: Trouble) -> bool:
     log = accounting_entries(url)["log"]
     end = trouble.began + OUTAGE
     during = [at for at, _ in log if trouble.began <= at < end]
-    after = sorted(at for at, status in log if at >= end)
+    after = sorted(at for at, _ in log if at >= end)
     records = [each for each in cloud.records() if each["id"].startswith("accounting.")]
     charged = [float(entry["at"]) / 1000 for each in records for entry in each.get("hist", ())]
     margin = 3  # the state is looked at once a second, and a run that began before may end after

@@ -99,9 +99,9 @@ class Ledger:
         answers = list(self.store.write_many(writes)) if writes else []
         return answers[: len(closings)], answers[len(closings) :]
 
-    def claimed(self, claim: Claim, answer: Answer) -> Claimed:
-        """What became of a claim of `flush`: asked for once more where no answer came."""
-        if isinstance(answer, StoreUnavailable):
+    def claimed(self, claim: Claim, answer: Answer | None) -> Claimed:
+        """What became of a claim of `flush`: asked for once more where no answer came. None claims it now."""
+        if answer is None or isinstance(answer, StoreUnavailable):
             return self.claim(claim)
         if answer.applied:
             return Held(Record.of({"id": claim.id, **insert_write(claim).sets}))

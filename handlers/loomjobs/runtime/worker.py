@@ -283,6 +283,15 @@ class Worker:
         if work.job.options.on_dead == "halt" and work.delivery.group is not None and record.epoch > 1:
             self.ledger.write(lift_write(work.delivery.queue, work.delivery.group, by=record.id))
 
+    def tell_of_brakes(self, job: str) -> None:
+        """What the brakes noticed since the last time, to the journal."""
+        while self.brakes.troubles:
+            self.journal.trouble(self.brakes.troubles.popleft())
+        while self.brakes.changes:
+            service, state = self.brakes.changes.popleft()
+            self.journal.trouble(f"the circuit breaker of {service} is {state}")
+            self.journal.counted(f"Breaker{state.title().replace('_', '')}", job)
+
     def between(self, bounds: tuple[int, int]) -> float:
         return bounds[0] + (bounds[1] - bounds[0]) * self.roll()
 
