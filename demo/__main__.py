@@ -193,7 +193,7 @@ def outage_report(cloud: Cloud, url: str, trouble: Trouble) -> bool:
     after = sorted(at for at, _ in log if at >= end)
     records = [each for each in cloud.records() if each["id"].startswith("accounting.")]
     charged = [float(entry["at"]) / 1000 for each in records for entry in each.get("hist", ())]
-    margin = 3  # the state is looked at once a second, and a run that began before may end after
+    margin = 7  # another worker may have seen the circuit closed up to 5 s ago, and its run ends after that
     spans = [(at, at + 1) for at in trouble.opened if trouble.opened[0] + margin < at]
     while_open = [at for at in charged if any(first <= at < last for first, last in spans)]
     print("\nthe outage")

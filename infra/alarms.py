@@ -11,10 +11,17 @@ from aws_cdk import aws_cloudwatch_actions as actions
 from aws_cdk import aws_sns as sns
 from constructs import Construct
 
+from loomjobs.aws.journal import FAILED, UNMAPPED
 from loomjobs.core import defaults, names
 from loomjobs.core.plan import Plan, PlannedRelay, Worker
 
 RUNBOOK = "docs/runbook.md"
+IN_FLIGHT = 120_000
+"""Messages of a queue that are received and neither deleted nor visible again. Beyond it a FIFO queue answers receives
+with nothing, as if it were empty:
+https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/quotas-queues.html"""
+FAILURES = 10
+"""Failed attempts of one job a minute. Fewer than these end well, or in a dead letter, which has an alarm at one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +95,40 @@ def worker_alarms(worker: Worker, *, queue: str, dlq: str, function: str) -> lis
             why=f"Lambda's loop guard dropped a chain of jobs on {worker.queue}; its messages go to the DLQ.",
             anchor="the-loop-guard-dropped-work",
         ),
+        Alarm(
+            name="InFlight",
+            namespace="AWS/SQS",
+            metric="ApproximateNumberOfMessagesNotVisible",
+            dimensions={"QueueName": queue},
+            statistic="Maximum",
+            threshold=IN_FLIGHT * 0.8,
+            why=f"{worker.queue} has 80 % of the messages in flight that SQS allows; at 100 % it looks empty.",
+            anchor="too-many-messages-are-in-flight",
+        ),
+        Alarm(
+            name="StoreUnavailable",
+            namespace=_app(worker),
+            metric="StoreUnavailable",
+            dimensions=_own(worker, UNMAPPED),
+            statistic="Sum",
+            threshold=1,
+            why=f"The worker of {worker.queue} cannot reach the execution records, so it starts no job.",
+            anchor="the-execution-records-are-not-available",
+        ),
+        *(
+            Alarm(
+                name=f"Failures-{job}",
+                namespace=_app(worker),
+                metric=FAILED,
+                dimensions=_own(worker, job),
+                statistic="Sum",
+                threshold=FAILURES,
+                periods=5,
+                why=f"{job} fails {FAILURES} times a minute or more; Lambda's own Errors do not show it.",
+                anchor="a-job-fails-again-and-again",
+            )
+            for job in worker.jobs
+        ),
     ]
 
 
@@ -126,6 +167,18 @@ def relay_alarms(plan: Plan, relay: PlannedRelay, *, function: str) -> list[Alar
             anchor="the-worker-is-throttled",
         ),
     ]
+
+
+def _own(worker: Worker, job: str) -> dict[str, str]:
+    """The dimensions of what the worker itself counts."""
+    return {"service": _app(worker), "queue": worker.queue, "job": job}
+
+
+def _app(worker: Worker) -> str:
+    """The namespace and the service of a worker's own metrics, as its environment has them."""
+    app = worker.environment[names.APP]
+    assert isinstance(app, str)
+    return app
 
 
 def render(scope: Construct, specs: list[Alarm], topic: sns.ITopic) -> list[cloudwatch.Alarm]:

@@ -154,8 +154,20 @@ def test_an_outage_costs_few_attempts_and_loses_nothing(queue: Queue) -> None:
     assert world.dead() == []
     during = [at for at in calls if at < timedelta(minutes=20)]
     assert len(during) < 30  # a threshold of failures in a row, then a probe now and then
-    charged = sum(world.state(name)[1] for name in names)
-    assert charged == len(during)
+    # what opened it is charged; a probe's failure is the outage's, and no job's
+    assert sum(world.state(name)[1] for name in names) == 5
+    deferred = [item for item in items(world, "test.work").values() if "which still fails" in item.get("dfr_why", "")]
+    assert len(during) > 5
+    assert deferred != []
+
+
+def test_one_job_outlives_an_outage_longer_than_its_attempts() -> None:
+    world = World(uses=[API], attempts=6)
+    calls = outage(world, timedelta(hours=5))
+    world.enqueue(*(f"j{n}" for n in range(5)))
+    world.drain(rounds=5_000)
+    assert len(world.effects) == 5
+    assert len(calls) > 30
 
 
 def test_while_the_breaker_is_open_nothing_is_written_to_the_records() -> None:
@@ -222,3 +234,70 @@ def test_one_breaker_is_shared_by_the_jobs_that_use_the_service() -> None:
     backend.producer.enqueue(call(two, Work("x")))
     backend.deliver("other")
     assert ran == []
+
+
+class Valve:
+    def __init__(self) -> None:
+        self.shut_for: list[float] = []
+        self.broken = False
+
+    def shut(self, seconds: float, /) -> None:
+        if self.broken:
+            raise OSError("denied")
+        self.shut_for.append(seconds)
+
+
+def with_valve(world: World) -> Valve:
+    valve = Valve()
+    object.__setattr__(world.backend.workers[world.queue], "valve", valve)
+    return valve
+
+
+def open_for_long(world: World) -> None:
+    """Five failures, and then a probe that fails: the circuit stays open for a minute."""
+    outage(world, timedelta(hours=1))
+    world.enqueue(*(f"j{n}" for n in range(5)))
+    world.deliver()
+    world.backend.clock.advance(timedelta(seconds=31))
+    world.enqueue("probe")
+    for _ in range(50):
+        world.deliver()
+        if world.backend.workers[world.queue].brakes.shut_for() >= 55:
+            return
+        world.backend.advance_to_next()
+    raise AssertionError("the circuit did not open for long")
+
+
+def test_a_queue_that_only_waits_for_an_open_circuit_is_switched_off() -> None:
+    world = World(uses=[API], attempts=9)
+    valve = with_valve(world)
+    open_for_long(world)
+    world.backend.clock.advance(timedelta(seconds=61))
+    open_again = 0
+    while not valve.shut_for and open_again < 200:
+        open_again += 1
+        world.enqueue(f"more{open_again}")
+        world.deliver()
+        world.backend.clock.advance(timedelta(seconds=7))
+    assert valve.shut_for != []
+    assert 60 <= valve.shut_for[0] <= 600
+    assert ("ValveShut", None) in world.backend.journal.counts
+
+
+def test_a_valve_that_does_not_shut_changes_nothing() -> None:
+    world = World(uses=[API], attempts=9)
+    valve = with_valve(world)
+    valve.broken = True
+    outage(world, timedelta(minutes=30))
+    world.enqueue(*(f"j{n}" for n in range(20)))
+    world.drain(rounds=5_000)
+    assert len(world.effects) == 20
+    assert any("was not switched off" in what for what in world.backend.journal.troubles)
+
+
+def test_a_queue_with_other_work_is_not_switched_off() -> None:
+    world = World()
+    valve = with_valve(world)
+    world.enqueue("a", "b")
+    world.drain()
+    assert valve.shut_for == []

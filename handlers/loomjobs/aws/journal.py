@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import IO, Any, cast
 
@@ -17,6 +17,9 @@ from loomjobs.runtime.ports import Run
 UNMAPPED = "unmapped"
 """The metric dimension of names that no declared job has: foreign names must not make metrics without bound."""
 
+FAILED = "Failed"
+"""Failed attempts and dead letters: by job, which its alarm reads, and once more by job and class."""
+
 
 class PowertoolsJournal:
     """Implements the runtime's Journal. Payloads are not logged, only their hash."""
@@ -26,6 +29,7 @@ class PowertoolsJournal:
         self._queue = queue
         self._jobs = jobs
         self._figures: dict[str, list[tuple[str, MetricUnit, float]]] = defaultdict(list)
+        self._failures: Counter[tuple[str, str]] = Counter()
 
     def enqueued(self, messages: Sequence[Outgoing], /) -> None:
         for message in messages:
@@ -47,9 +51,12 @@ class PowertoolsJournal:
             fields["duration_ms"] = round(run.duration * 1000)
         if run.detail:
             fields["detail"] = run.detail
-        level = self._log.error if isinstance(run.decision, (DeadLetter, HandBack)) else self._log.info
+        sort = _class(run)
+        if sort is not None:
+            fields["class"] = sort
+        level = self._log.error if sort is not None or isinstance(run.decision, HandBack) else self._log.info
         level("ended", extra=fields)
-        self._count(run, outcome)
+        self._count(run, outcome, sort)
 
     def counted(self, what: str, job: str | None, /) -> None:
         self._figures[job if job in self._jobs else UNMAPPED].append((what, MetricUnit.Count, 1))
@@ -61,18 +68,27 @@ class PowertoolsJournal:
     def flush(self) -> None:
         """Write the invocation's metrics; nothing is carried into the next one."""
         figures, self._figures = self._figures, defaultdict(list)
+        failures, self._failures = self._failures, Counter()
         for job, values in figures.items():
-            metrics = EphemeralMetrics()
-            metrics.add_dimension(name="queue", value=self._queue)
-            metrics.add_dimension(name="job", value=job)
-            for name, unit, value in values:
-                metrics.add_metric(name=name, unit=unit, value=value)
-            metrics.flush_metrics()
+            self._write(values, job=job)
+        for (job, sort), times in failures.items():
+            self._write([(FAILED, MetricUnit.Count, times)], job=job, **{"class": sort})
 
-    def _count(self, run: Run, outcome: str) -> None:
+    def _write(self, values: Sequence[tuple[str, MetricUnit, float]], **dimensions: str) -> None:
+        metrics = EphemeralMetrics()
+        for name, value in {"queue": self._queue, **dimensions}.items():
+            metrics.add_dimension(name=name, value=value)
+        for metric, unit, value in values:
+            metrics.add_metric(name=metric, unit=unit, value=value)
+        metrics.flush_metrics()
+
+    def _count(self, run: Run, outcome: str, sort: str | None) -> None:
         job = run.job if run.job in self._jobs else UNMAPPED
         figures = self._figures[job]
         figures.append((_METRICS.get(outcome, outcome), MetricUnit.Count, 1))
+        if sort is not None:
+            figures.append((FAILED, MetricUnit.Count, 1))
+            self._failures[job, sort] += 1
         if run.duration is not None:
             figures.append(("Duration", MetricUnit.Milliseconds, run.duration * 1000))
             figures.append(("TimeToStart", MetricUnit.Milliseconds, run.latency * 1000))
@@ -101,6 +117,20 @@ _METRICS: Mapping[str, str] = {
     "dead": "Dead",
     "handed-back": "HandedBack",
 }
+
+
+_CLASSES = frozenset({"transient", "throttled"})
+
+
+def _class(run: Run) -> str | None:
+    """The class of a failure, of few values: how a failed attempt was sorted, or why the message is dead."""
+    match run.decision:
+        case RetryIn():
+            return run.detail if run.detail in _CLASSES else "unknown"
+        case DeadLetter(reason):
+            return reason
+        case _:
+            return None
 
 
 def _fields(run: Run) -> dict[str, Any]:

@@ -257,7 +257,8 @@ class Batch:
         slot.run = replace(slot.run, duration=(self._worker.clock() - slot.started).total_seconds())
         effects = slot.context.effects
         slot.result, slot.blamed = self._worker.blame(slot.work, ending)
-        self._settle(slot, lambda: self._worker.sort(slot.work, effects, slot.run, ending))
+        probe = slot.blamed if slot.hold is not None and slot.blamed in slot.hold.probes else None
+        self._settle(slot, lambda: self._worker.sort(slot.work, effects, slot.run, ending, probe=probe))
 
     def _settle(self, slot: Slot, step: Callable[[], Run | Open]) -> None:
         """Take a step that may write the record itself; an ending that is only decided waits for the next flush."""

@@ -217,8 +217,11 @@ class Worker:
             return replace(run, decision=stays, detail=f"not renewed: {type(error).__name__}: {error}")
         return replace(run, decision=Renewed(waiting.seconds, why))
 
-    def sort(self, work: Work, effects: Effects, run: Run, ending: Ending) -> Run | Open:
-        """What an ending means. A dead letter is handed off here; anything else is still to be made durable."""
+    def sort(self, work: Work, effects: Effects, run: Run, ending: Ending, *, probe: str | None = None) -> Run | Open:
+        """What an ending means. A dead letter is handed off here; anything else is still to be made durable.
+
+        `probe` names the service that the run tried out and that failed it.
+        """
         record = effects.record
         if effects.lost:
             raise LostClaim(f"{record.id}: its claim could not be kept while it ran")
@@ -242,7 +245,7 @@ class Worker:
             case Raised(Continue()):
                 return self._go_on(work, record, run)
             case Raised(error):
-                return self._failed(work, record, run, error)
+                return self._failed(work, record, run, error, probe)
 
     def blame(self, work: Work, ending: Ending) -> tuple[Result, str | None]:
         """What the brakes are told of an ending, and which service failed."""
@@ -295,11 +298,16 @@ class Worker:
     def between(self, bounds: tuple[int, int]) -> float:
         return bounds[0] + (bounds[1] - bounds[0]) * self.roll()
 
-    def _failed(self, work: Work, record: Record, run: Run, error: BaseException) -> Run | Open:
+    def _failed(self, work: Work, record: Record, run: Run, error: BaseException, probe: str | None) -> Run | Open:
         retry, failure = work.job.options.retry, self._failure(work, error)
         sorting = classify(error, retry, now=self.clock())
         if sorting.kind == "permanent":
             return self._die(work, record, run, "permanent", failure)
+        if probe is not None:
+            # the outage would have met any job: it must not use up this one's attempts
+            wait = retry.delay(1, self.roll(), least=sorting.after)
+            told = replace(run, detail=f"{failure.kind}: {failure.message}")
+            return self._put_off(work, record, told, wait, f"its run tried out {probe}, which still fails")
         if run.attempt >= retry.attempts:
             return self._die(work, record, run, "exhausted", failure)
         wait = retry.delay(run.attempt, self.roll(), least=sorting.after, pace=self.pace)
