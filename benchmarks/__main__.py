@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import platform
 import statistics
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from benchmarks import start, worker
 
 BENCHMARKS: Mapping[str, Callable[[], Mapping[str, Sequence[float]]]] = {
     "worker-cpu": worker.measure,
+    "worker-waiting": worker.measure_waiting,
     "handler-start": start.measure,
 }
 FOLDER = Path(".build/bench")
@@ -27,7 +27,7 @@ def main() -> int:
         machine = f"{platform.python_implementation()} {platform.python_version()}, {platform.machine()}"
         record = {"name": name, "machine": machine, "peer": peer, "figures": figures}
         (FOLDER / f"{name}.json").write_text(json.dumps(record, indent=2) + "\n")
-        print(f"{name}: {sys.modules[measure.__module__].__doc__}\n{machine}; ratios are to {peer!r}, round by round")
+        print(f"{name}: {' '.join((measure.__doc__ or '').split())}\n{machine}; ratios are to {peer!r}, round by round")
         for variant, each in figures.items():
             print(f"  {variant:<52}{_triple(each['value'])}   x {_triple(each['ratio'])}")
         print()
@@ -48,4 +48,4 @@ def _triple(figures: Sequence[float]) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

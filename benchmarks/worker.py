@@ -1,4 +1,4 @@
-"""Client CPU of one message, in milliseconds: batches of 10 through SQS and DynamoDB of the embedded AWS."""
+"""Powertools' BatchProcessor with idempotent_function, and our worker, on SQS and DynamoDB of the embedded AWS."""
 
 from __future__ import annotations
 
@@ -30,24 +30,58 @@ class Context:
 
 
 def measure() -> Mapping[str, Sequence[float]]:
-    """Powertools' BatchProcessor with idempotent_function, and our worker; each message is new to both."""
+    """Client CPU of one message, in milliseconds: batches of 10 new messages, jobs that do nothing."""
     from infra.emulator import start
 
     with tempfile.TemporaryDirectory() as folder, start(Path(folder)) as emulator:
         os.environ.update({name: value for name, value in emulator.environment().items() if name.startswith("AWS_")})
         os.environ |= {"POWERTOOLS_SERVICE_NAME": "bench", "POWERTOOLS_METRICS_NAMESPACE": "bench"}
         bench = _Bench()
-        variants = {"Powertools batch + idempotency + Logger + Metrics": bench.peer(), "Loomjobs worker": bench.ours()}
-        samples: dict[str, list[float]] = {name: [] for name in variants}
-        for _ in range(ROUNDS):
-            for name, handle in variants.items():
-                samples[name].append(bench.round(handle))
-        return {name: values[1:] for name, values in samples.items()}  # the first warms connections
+        variants = {
+            "Powertools batch + idempotency + Logger + Metrics": bench.peer(),
+            "Loomjobs worker, one job after the other": bench.ours(),
+            "Loomjobs worker, parallel=10": bench.ours(parallel=10),
+        }
+        return _interleaved(variants, lambda handle: bench.round(handle, time.process_time))
+
+
+def measure_waiting() -> Mapping[str, Sequence[float]]:
+    """Wall time of one message, in milliseconds: batches of 10 jobs that wait 100 ms each."""
+    from infra.emulator import start
+
+    with tempfile.TemporaryDirectory() as folder, start(Path(folder)) as emulator:
+        os.environ.update({name: value for name, value in emulator.environment().items() if name.startswith("AWS_")})
+        os.environ |= {"POWERTOOLS_SERVICE_NAME": "bench", "POWERTOOLS_METRICS_NAMESPACE": "bench"}
+        bench = _Bench(wait=0.1)
+        variants = {
+            "Powertools batch + idempotency + Logger + Metrics": bench.peer(),
+            "Loomjobs worker, parallel=10": bench.ours(parallel=10),
+        }
+        return _interleaved(variants, lambda handle: bench.round(handle, time.perf_counter, batches=2))
+
+
+def _interleaved(
+    variants: Mapping[str, Callable[[Any], Any]], once: Callable[[Callable[[Any], Any]], float]
+) -> Mapping[str, Sequence[float]]:
+    samples: dict[str, list[float]] = {name: [] for name in variants}
+    for _ in range(ROUNDS):
+        for name, handle in variants.items():
+            samples[name].append(once(handle))
+    return {name: values[1:] for name, values in samples.items()}  # the first warms connections
 
 
 class _Bench:
-    def __init__(self) -> None:
+    """`wait`: seconds that each job sleeps."""
+
+    def __init__(self, *, wait: float = 0.0) -> None:
         import boto3
+
+        from loomjobs.aws import clients
+
+        clients._session.cache_clear()  # an earlier measurement's emulator is gone, and its clients with it
+        clients._client.cache_clear()
+        boto3.setup_default_session()
+        self.wait = wait
 
         self.sqs = boto3.client("sqs")
         self.url = self.sqs.create_queue(QueueName="bench")["QueueUrl"]
@@ -62,15 +96,15 @@ class _Bench:
             )
         self._next = 0
 
-    def round(self, handle: Callable[[Any], Any]) -> float:
-        events = [self._event() for _ in range(BATCHES)]
+    def round(self, handle: Callable[[Any], Any], clock: Callable[[], float], *, batches: int = BATCHES) -> float:
+        events = [self._event() for _ in range(batches)]
         with redirect_stdout(io.StringIO()):
-            began = time.process_time()
+            began = clock()
             for event in events:
                 assert handle(event) == {"batchItemFailures": []}
-            return (time.process_time() - began) / (BATCHES * 10) * 1000
+            return (clock() - began) / (batches * 10) * 1000
 
-    def ours(self) -> Callable[[Any], Any]:
+    def ours(self, *, parallel: int = 1) -> Callable[[Any], Any]:
         from loomjobs import JobContext, Queue, Workload, job
         from loomjobs.aws.handler import make_handler
         from loomjobs.aws.process import worker_process
@@ -78,12 +112,12 @@ class _Bench:
         from loomjobs.core.catalogue import Catalogue
         from loomjobs.core.registry import isolated
 
+        queue = Queue("bench", workload=Workload.BULK, parallel=parallel, job_timeout=timedelta(seconds=5))
         with isolated() as registry:
 
-            @job(
-                "bench.order", queue=Queue("bench", workload=Workload.BULK, job_timeout=timedelta(seconds=5)), key="id"
-            )
+            @job("bench.order", queue=queue, key="id")
             def order(payload: Order, ctx: JobContext) -> str:
+                time.sleep(self.wait)
                 return payload.id
 
         environment = {
@@ -93,6 +127,7 @@ class _Bench:
             names.SOURCE_URL: self.url,
             names.DLQ_URL: self.dlq,
             names.RECORD_TTL: "86400",
+            names.RECEIVES: "200",
         }
         handler = make_handler(worker_process(environment, Catalogue(tuple(registry.jobs.values()))))
         return lambda event: handler(event, Context())
@@ -117,6 +152,7 @@ class _Bench:
 
         @idempotent_function(data_keyword_argument="order", persistence_store=store, config=config)
         def run(order: Any) -> str:
+            time.sleep(self.wait)
             return str(order["payload"]["id"])
 
         def handle_record(record: Any) -> None:
