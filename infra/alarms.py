@@ -11,11 +11,13 @@ from aws_cdk import aws_cloudwatch_actions as actions
 from aws_cdk import aws_sns as sns
 from constructs import Construct
 
-from loomjobs.aws.journal import FAILED, UNMAPPED
 from loomjobs.core import defaults, names
 from loomjobs.core.plan import Plan, PlannedRelay, Worker
 
 RUNBOOK = "docs/runbook.md"
+FAILED = "Failed"
+UNMAPPED = "unmapped"
+"""As a worker's journal writes them, which infra may not import: a test compares the two."""
 IN_FLIGHT = 120_000
 """Messages of a queue that are received and neither deleted nor visible again. Beyond it a FIFO queue answers receives
 with nothing, as if it were empty:

@@ -70,16 +70,16 @@ class PowertoolsJournal:
         figures, self._figures = self._figures, defaultdict(list)
         failures, self._failures = self._failures, Counter()
         for job, values in figures.items():
-            self._write(values, job=job)
+            self._write(values, {"job": job})
         for (job, sort), times in failures.items():
-            self._write([(FAILED, MetricUnit.Count, times)], job=job, **{"class": sort})
+            self._write([(FAILED, MetricUnit.Count, times)], {"job": job, "class": sort})
 
-    def _write(self, values: Sequence[tuple[str, MetricUnit, float]], **dimensions: str) -> None:
+    def _write(self, values: Sequence[tuple[str, MetricUnit, float]], dimensions: Mapping[str, str]) -> None:
         metrics = EphemeralMetrics()
-        for name, value in {"queue": self._queue, **dimensions}.items():
-            metrics.add_dimension(name=name, value=value)
-        for metric, unit, value in values:
-            metrics.add_metric(name=metric, unit=unit, value=value)
+        for dimension, text in {"queue": self._queue, **dimensions}.items():
+            metrics.add_dimension(name=dimension, value=text)
+        for name, unit, value in values:
+            metrics.add_metric(name=name, unit=unit, value=value)
         metrics.flush_metrics()
 
     def _count(self, run: Run, outcome: str, sort: str | None) -> None:

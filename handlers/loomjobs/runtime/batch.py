@@ -19,6 +19,7 @@ from loomjobs.core.delivery import Delivery
 from loomjobs.core.errors import LostClaim, StoreUnavailable
 from loomjobs.core.record import Record
 from loomjobs.core.work import Unworkable, understand
+from loomjobs.runtime import aside, burial, sorting
 from loomjobs.runtime.gate import Crashed, Gate, Go, Not, Unread, Verdict
 from loomjobs.runtime.heart import BEATS, Heart
 from loomjobs.runtime.lanes import Start
@@ -27,7 +28,8 @@ from loomjobs.runtime.ports import Answer, Run
 from loomjobs.runtime.replies import Replies
 from loomjobs.runtime.runner import Ending
 from loomjobs.runtime.slot import Slot
-from loomjobs.runtime.worker import Open, Worker
+from loomjobs.runtime.sorting import Open
+from loomjobs.runtime.worker import Worker
 
 PASSED_OVER = 2
 """A suspect that found no time so often goes first."""
@@ -93,7 +95,7 @@ class Batch:
         if isinstance(work, Unworkable):
             run = Run(delivery=delivery, decision=work.decision, job=work.job, id=work.id)
             letter = isinstance(work.decision, DeadLetter)
-            self._decide(place, worker.park(run, identity=work.id) if letter else run)
+            self._decide(place, burial.park(worker, run, identity=work.id) if letter else run)
             return
         run = Run(
             delivery=delivery,
@@ -193,7 +195,7 @@ class Batch:
         elif isinstance(claimed.verdict, Lapsed) and claimed.record is not None:
             self._suspect(slot, claimed.record)
         else:
-            self._settle(slot, lambda: worker.stand_back(slot.work, claimed, slot.run))
+            self._settle(slot, lambda: aside.stand_back(worker, slot.work, claimed, slot.run))
 
     def _without_store(self, slot: Slot, why: str) -> None:
         """Nothing runs without a claim: the message comes back when the store may have recovered."""
@@ -256,9 +258,9 @@ class Batch:
             slot.hush()
         slot.run = replace(slot.run, duration=(self._worker.clock() - slot.started).total_seconds())
         effects = slot.context.effects
-        slot.result, slot.blamed = self._worker.blame(slot.work, ending)
+        slot.result, slot.blamed = sorting.blame(self._worker, slot.work, ending)
         probe = slot.blamed if slot.hold is not None and slot.blamed in slot.hold.probes else None
-        self._settle(slot, lambda: self._worker.sort(slot.work, effects, slot.run, ending, probe=probe))
+        self._settle(slot, lambda: sorting.sort(self._worker, slot.work, effects, slot.run, ending, probe=probe))
 
     def _settle(self, slot: Slot, step: Callable[[], Run | Open]) -> None:
         """Take a step that may write the record itself; an ending that is only decided waits for the next flush."""
@@ -284,7 +286,7 @@ class Batch:
             for attempt in range(1, _TRIES + 1):
                 try:
                     if not worker.ledger.closed(opened.closing, last):
-                        return worker.cancel(opened)
+                        return sorting.cancel(worker, opened)
                     break
                 except StoreUnavailable:
                     if attempt == _TRIES or worker.clock() >= self._until - timedelta(seconds=1):
@@ -292,7 +294,7 @@ class Batch:
                 worker.pause(_PAUSE * 2**attempt * worker.roll())
                 (last,) = worker.ledger.flush([opened.closing], [])[0]
             if opened.waiting is not None:
-                return worker.wait(opened.run, opened.waiting)
+                return aside.wait(worker, opened.run, opened.waiting)
             worker.lift(slot.work, opened.closing.record)
             return opened.run
 
@@ -314,7 +316,7 @@ class Batch:
         assert old is not None
         self._urgent = False
         if old.cancelled:
-            self._settle(slot, lambda: worker.abandon(slot.work, slot.run, old))
+            self._settle(slot, lambda: aside.abandon(worker, slot.work, slot.run, old))
             return
         if self._is_late():
             self._settle(slot, self._gate.later(slot, 0.0, "no time left").step)

@@ -11,6 +11,7 @@ from loomjobs.core.claim import Lapsed, Replace, Wait, judge
 from loomjobs.core.errors import StoreUnavailable
 from loomjobs.core.expiry import verdict_on_deadline
 from loomjobs.core.record import Record
+from loomjobs.runtime import aside
 from loomjobs.runtime.admission import Admission, Admitted, Waits, Wanted
 from loomjobs.runtime.ledger import Refused
 from loomjobs.runtime.ports import Run
@@ -58,13 +59,13 @@ class Gate:
         """By its own deadline, or by a dead letter that halts its FIFO group."""
         worker = self._worker
         if verdict_on_deadline(slot.work.expires, worker.clock(), 0) != "run":
-            return Not(lambda: worker.expire(slot.work, slot.run))
+            return Not(lambda: aside.expire(worker, slot.work, slot.run))
         if self._is_halted(slot):
             return self.later(slot, worker.between(defaults.HALTED), "its group is halted by a dead letter")
         return None
 
     def later(self, slot: Slot, seconds: float, why: str) -> Not:
-        return Not(lambda: self._worker.defer(slot.work, slot.run, seconds, why))
+        return Not(lambda: aside.defer(self._worker, slot.work, slot.run, seconds, why))
 
     def admit(self, slots: Sequence[Slot]) -> list[tuple[Slot, Verdict]]:
         """Ask the brakes for a wave. A slot that may go has its hold."""
@@ -107,7 +108,7 @@ class Gate:
             return Go()
         if isinstance(verdict, Lapsed):
             return Crashed(record)
-        return Not(lambda: worker.stand_back(slot.work, Refused(verdict, record), slot.run))
+        return Not(lambda: aside.stand_back(worker, slot.work, Refused(verdict, record), slot.run))
 
     def _verdict(self, slot: Slot, answer: Admission) -> Verdict:
         worker = self._worker
@@ -116,9 +117,9 @@ class Gate:
             return Go()
         if isinstance(answer, Waits):
             seconds, why = answer.seconds, answer.why
-            return Not(lambda: worker.defer(slot.work, slot.run, seconds, why), braked=True)
+            return Not(lambda: aside.defer(worker, slot.work, slot.run, seconds, why), braked=True)
         at, why = answer.at_ms, answer.why
-        return Not(lambda: worker.take_slot(slot.work, slot.run, at=at, why=why), braked=True)
+        return Not(lambda: aside.take_slot(worker, slot.work, slot.run, at=at, why=why), braked=True)
 
     def _wanted(self, slot: Slot) -> Wanted:
         return Wanted(work=slot.work, receives=slot.delivery.receives, slot=slot.reserved)
