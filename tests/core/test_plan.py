@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date, timedelta
 from typing import Any
 
@@ -16,7 +17,7 @@ from loomjobs.core.environment import Environment
 from loomjobs.core.plan import Grant, Parameter, function_timeout, make_plan, receive_limit, visibility
 from loomjobs.core.queue import Queue, Workload
 from loomjobs.core.schedule import MissedRuns, Overlap, Schedule, Tick
-from loomjobs.core.uses import Resource, Secret, Service, Setting
+from loomjobs.core.uses import Rate, Resource, Secret, Service, Setting
 from tests.core.catalogue_fixture import BILLING, DEV, LEDGER, MAIL, Statement, catalogue, declare
 
 
@@ -170,3 +171,20 @@ def _start() -> Any:
 
 def test_receives_last_for_the_retention_less_a_day() -> None:
     assert receive_limit(BILLING) == (7 - 1) * 86_400 // visibility(BILLING)
+
+
+def test_a_services_concurrency_is_that_of_all_queues_whose_jobs_use_it_and_its_rate_the_environments() -> None:
+    from loomjobs.core.uses import Service
+
+    api = Service(
+        "api", rate=Rate(90, per=timedelta(minutes=1)), breaker=True, capacity=Rate(100, per=timedelta(minutes=1))
+    )
+    side = replace(MAIL, parallel=4, max_workers=3)
+    known = catalogue(
+        declare("billing.one", uses=[api]), declare("billing.two", uses=[api]), declare("mail.one", side, uses=[api])
+    )
+    (planned,) = make_plan(known, DEV).services
+    assert planned.concurrency == BILLING.max_workers + 12
+    assert (planned.rate, planned.capacity, planned.breaker) == ((90, 60.0), (100, 60.0), True)
+    quick = replace(DEV, rates={"api": Rate(5, per=timedelta(seconds=1))})
+    assert make_plan(known, quick).services[0].rate == (5, 1.0)

@@ -29,6 +29,10 @@ def plan(given: argparse.Namespace) -> int:
     print(f"{made.app} in {made.environment}; records are kept for {seconds(made.record_ttl)}\n")
     for worker in made.workers:
         print("\n".join(_worker(worker)), end="\n\n")
+    if made.relay is not None:
+        print(f"relay of committed calls   stack {made.relay.stack}, to {', '.join(_targets(made))}\n")
+    if made.services:
+        print("\n".join(_services(made)), end="\n\n")
     if made.schedules:
         print("\n".join(_schedules(made)))
     return 0
@@ -55,6 +59,30 @@ def _worker(worker: Worker) -> Iterator[str]:
         yield table(("  GRANT", "ON", "TO", "WHY"), rows)
     variables = [(f"  {key}", _value(value)) for key, value in sorted(worker.environment.items())]
     yield table(("  VARIABLE", "VALUE"), variables)
+
+
+def _targets(made: Plan) -> list[str]:
+    assert made.relay is not None
+    return sorted({grant.target for grant in made.relay.grants if grant.kind == "send"})
+
+
+def _services(made: Plan) -> Iterator[str]:
+    rows = [
+        (
+            one.name,
+            one.concurrency,
+            _rate(one.rate),
+            _rate(one.capacity),
+            "yes" if one.breaker else "no",
+            ", ".join(one.jobs),
+        )
+        for one in made.services
+    ]
+    yield table(("SERVICE", "CALLS AT A TIME", "RATE", "CAPACITY", "BREAKER", "JOBS"), rows)
+
+
+def _rate(pair: tuple[int, float] | None) -> str:
+    return "" if pair is None else f"{pair[0]} per {seconds(pair[1])}"
 
 
 def _schedules(made: Plan) -> Iterator[str]:

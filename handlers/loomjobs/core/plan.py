@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from math import ceil
@@ -15,7 +15,7 @@ from loomjobs.core.environment import Environment
 from loomjobs.core.job import Job
 from loomjobs.core.queue import Queue, Workload
 from loomjobs.core.schedule import Schedule
-from loomjobs.core.uses import Access, Secret, Service, Setting
+from loomjobs.core.uses import Access, Rate, Secret, Service, Setting
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +99,19 @@ class PlannedRelay:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedService:
+    """A downstream. `concurrency` is the most calls at a time that its jobs can make, each one run a call; `rate` and
+    `capacity` are runs and seconds."""
+
+    name: str
+    jobs: tuple[str, ...]
+    concurrency: int
+    rate: tuple[int, float] | None
+    capacity: tuple[int, float] | None
+    breaker: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """`workers` are in order of their queues' names; the last is the scheduler's where there are schedules. `relay` is
     None where no job declares `sends=`."""
@@ -108,6 +121,7 @@ class Plan:
     record_ttl: int
     workers: tuple[Worker, ...]
     schedules: tuple[PlannedSchedule, ...]
+    services: tuple[PlannedService, ...] = ()
     relay: PlannedRelay | None = None
 
     def worker(self, queue: str) -> Worker:
@@ -139,6 +153,7 @@ def make_plan(catalogue: Catalogue, environment: Environment) -> Plan:
         record_ttl=RECORD_TTL,
         workers=tuple(workers),
         schedules=tuple(_schedule(schedule, environment) for schedule in catalogue.schedules),
+        services=tuple(_services(catalogue, environment)),
         relay=_relay(catalogue, environment),
     )
 
@@ -344,3 +359,22 @@ def _schedule(schedule: Schedule, environment: Environment) -> PlannedSchedule:
         end=schedule.end.isoformat() if schedule.end else None,
         why=schedule.why,
     )
+
+
+def _services(catalogue: Catalogue, environment: Environment) -> Iterator[PlannedService]:
+    uses = {use.name: use for job in catalogue.jobs for use in job.options.uses if isinstance(use, Service)}
+    for name, service in sorted(uses.items()):
+        jobs = [job for job in catalogue.jobs if any(use == service for use in job.options.uses)]
+        queues = {job.queue.name: job.queue for job in jobs}
+        yield PlannedService(
+            name=name,
+            jobs=tuple(job.name for job in jobs),
+            concurrency=sum(queue.max_workers * queue.parallel for queue in queues.values()),
+            rate=_pair(environment.rates.get(name, service.rate)),
+            capacity=_pair(service.capacity),
+            breaker=service.breaker,
+        )
+
+
+def _pair(rate: Rate | None) -> tuple[int, float] | None:
+    return None if rate is None else (rate.count, rate.per.total_seconds())
