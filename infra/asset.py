@@ -16,7 +16,7 @@ from loomjobs.core import limits
 
 SERVICES: Final = ("dynamodb", "s3", "secretsmanager", "sesv2", "sqs", "ssm", "sts")
 """Whose botocore data is kept; the other 400 services are 40 MB and cost every cold start a directory walk."""
-LEFT_OUT: Final = ("cli", "local", "testing.py")
+LEFT_OUT: Final = ("cli", "local", "sql", "testing.py")
 """Parts of the library that no worker imports."""
 _KEPT_DATA: Final = ("endpoints.json", "partitions.json", "sdk-default-configuration.json", "_retry.json")
 

@@ -49,6 +49,7 @@ LIBRARY = [
     # The default transport is bound on first use: the one import that goes up.
     Layer(package=RUNTIME, ours=(CORE,), deferred=("loomjobs.aws.connect",)),
     Layer(package=AWS, ours=(CORE, RUNTIME), third=AWS_SDKS),
+    Layer(package="loomjobs.sql", ours=(CORE, RUNTIME), third=("psycopg",)),
     Layer(package=LOCAL, ours=(CORE, RUNTIME), third=("msgspec",)),
     Layer(package="loomjobs.testing", ours=(CORE, RUNTIME, LOCAL), third=("pytest",)),
     Layer(

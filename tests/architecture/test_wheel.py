@@ -60,6 +60,7 @@ def test_a_producer_needs_two_packages(metadata: Message) -> None:
         ("infra", {"aws-cdk-lib", "cdk-nag", "constructs"}),
         ("cli", set()),
         ("local", {"ministack", "psutil"}),
+        ("sql", {"psycopg"}),
     ],
 )
 def test_the_rest_is_extra(metadata: Message, extra: str, packages: set[str]) -> None:

@@ -48,6 +48,11 @@ def process_producer() -> Producer:
     return make_producer(os.environ, EnqueueLog())
 
 
+def process_sender() -> SqsSender:
+    """What sends for this process, finding queues by its environment variables."""
+    return SqsSender(clients.sqs(), QueueUrls(os.environ).find)
+
+
 def make_producer(environment: Mapping[str, str], journal: Journal) -> Producer:
     """A producer that finds queues by these variables."""
     return Producer(

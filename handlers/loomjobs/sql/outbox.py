@@ -1,0 +1,117 @@
+"""The outbox table, and putting calls into it: they are enqueued exactly when the caller's transaction commits."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any, LiteralString, cast
+
+from psycopg import AsyncConnection, Connection
+from psycopg.sql import SQL, Composed, Identifier, Literal
+
+from loomjobs.core.call import Call, Enqueued
+from loomjobs.core.errors import ConfigurationError
+from loomjobs.core.outbox import Row, row_of
+from loomjobs.core.outgoing import Origin, address
+
+_COLUMNS: LiteralString = "id, queue, body, group_id, dedup, delay, at"
+
+
+class SqlOutbox:
+    """Stateless; one for an application. `table` is the table's name, with its schema where it has one.
+
+    Nothing here commits or rolls back: that is the caller's, and the jobs' fate with it.
+    """
+
+    def __init__(self, table: str = "loomjobs_outbox") -> None:
+        if not re.fullmatch(r"[a-z_][a-z0-9_]{0,62}(\.[a-z_][a-z0-9_]{0,62})?", table):
+            raise ConfigurationError(f"{table!r} is not a table's name; use lower-case letters, digits and underscores")
+        self.name = table
+        self.table = Identifier(*table.split("."))
+
+    @property
+    def channel(self) -> str:
+        """What a commit notifies, so that a relay that listens need not poll."""
+        return self.name.replace(".", "_")
+
+    def create(self, connection: Connection[Any]) -> None:
+        """Make the table unless it is there. Applications with migrations take the text of `ddl` instead."""
+        connection.execute(self._ddl())
+
+    def ddl(self, connection: Connection[Any]) -> str:
+        """The statement that makes the table, for a migration."""
+        return self._ddl().as_string(connection)
+
+    def add(self, connection: Connection[Any], *calls: Call) -> list[Enqueued]:
+        """Put calls into the caller's transaction, in order. Raises PayloadTooLarge, InvalidOption; nothing is sent
+        before the commit, and nothing at all after a rollback."""
+        rows, enqueued = _rows(calls)
+        with connection.cursor() as cursor:
+            cursor.executemany(self._insert(), rows)
+            cursor.execute(self._notify())
+        return enqueued
+
+    async def aadd(self, connection: AsyncConnection[Any], *calls: Call) -> list[Enqueued]:
+        """`add` for asyncio."""
+        rows, enqueued = _rows(calls)
+        async with connection.cursor() as cursor:
+            await cursor.executemany(self._insert(), rows)
+            await cursor.execute(self._notify())
+        return enqueued
+
+    def oldest(self, *, limit: int) -> Composed:
+        """The next rows in order, locked; those that SQS refused for good are left alone."""
+        return SQL(
+            f"SELECT {_COLUMNS} FROM {{}} WHERE refused IS NULL ORDER BY seq LIMIT {{}} FOR UPDATE"  # noqa: S608 our own column names
+        ).format(self.table, Literal(limit))
+
+    def delete(self) -> Composed:
+        return SQL("DELETE FROM {} WHERE id = ANY(%s)").format(self.table)
+
+    def refuse(self) -> Composed:
+        return SQL("UPDATE {} SET refused = %s WHERE id = %s").format(self.table)
+
+    def lag(self) -> Composed:
+        """Seconds since the oldest row that is still to be sent was written; no row where there is none."""
+        return SQL("SELECT extract(epoch FROM clock_timestamp() - min(at)) FROM {} WHERE refused IS NULL").format(
+            self.table
+        )
+
+    def lock(self) -> Composed:
+        """One relay sends at a time, so that a FIFO group stays in order; it holds this until its transaction ends."""
+        return SQL("SELECT pg_try_advisory_xact_lock(hashtext({}))").format(Literal(f"loomjobs:{self.name}"))
+
+    def _ddl(self) -> Composed:
+        return SQL(
+            "CREATE TABLE IF NOT EXISTS {} ("
+            "seq bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, id text NOT NULL UNIQUE, queue text NOT NULL, "
+            "body text NOT NULL, group_id text, dedup text, delay integer NOT NULL DEFAULT 0, "
+            "at timestamptz NOT NULL, refused text)"
+        ).format(self.table)
+
+    def _insert(self) -> Composed:
+        return SQL(f"INSERT INTO {{}} ({_COLUMNS}) VALUES (%s, %s, %s, %s, %s, %s, %s)").format(self.table)  # noqa: S608 as above
+
+    def _notify(self) -> Composed:
+        return SQL("SELECT pg_notify({}, '')").format(Literal(self.channel))
+
+
+def row_from(values: Sequence[Any]) -> Row:
+    """A row as `oldest` selects it."""
+    id, queue, body, group, dedup, delay, at = values
+    moment = cast("datetime", at)
+    return Row(id=id, queue=queue, body=body, group=group, dedup=dedup, delay=delay, at=int(moment.timestamp() * 1000))
+
+
+def _rows(calls: Sequence[Call]) -> tuple[list[tuple[Any, ...]], list[Enqueued]]:
+    now = datetime.now(UTC)
+    rows: list[tuple[Any, ...]] = []
+    enqueued: list[Enqueued] = []
+    for one in calls:
+        message = address(one, id=secrets.token_hex(8), now=now, origin=Origin())
+        row = row_of(message, now=now)
+        rows.append((row.id, row.queue, row.body, row.group, row.dedup, row.delay, now))
+        enqueued.append(Enqueued(message.id, message.key, "delayed" if message.delay else "accepted"))
+    return rows, enqueued
