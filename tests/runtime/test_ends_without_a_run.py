@@ -9,6 +9,7 @@ import pytest
 
 from loomjobs import Defer, JobContext, Queue, Transient, cancel
 from loomjobs.core.call import call
+from loomjobs.core.decision import DeadLetter
 from loomjobs.core.letter import read_report
 from loomjobs.local.backend import Killed
 from loomjobs.runtime.cancelling import telling_time
@@ -223,3 +224,23 @@ def test_secrets_and_payload_values_are_not_in_the_dead_letters_report() -> None
     assert "customer-secret-group" not in report["error"]
     assert "abcdef123456" not in report["error"]
     assert "customer-secret-group" in letter.body
+
+
+def test_the_innermost_frame_of_a_deep_stack_is_kept() -> None:
+    world = World(attempts=1)
+
+    def deep(left: int) -> None:
+        if left:
+            deep(left - 1)
+        raise ValueError("innermost")
+
+    def behave(work: Work, ctx: JobContext) -> None:
+        deep(60)
+
+    world.behave = behave
+    send(world, "a")
+    world.drain()
+    (run,) = world.backend.runs()
+    assert isinstance(run.decision, DeadLetter)
+    assert run.decision.failure is not None
+    assert run.decision.failure.stack.rstrip().endswith("ValueError: innermost")

@@ -9,7 +9,7 @@ from types import TracebackType
 from loomjobs.core.decision import Failure
 
 MESSAGE_CHARACTERS = 1_000
-STACK_CHARACTERS = 6_000
+STACK_CHARACTERS = 4_000
 
 
 def failure_of(error: BaseException) -> Failure:
