@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 from loomjobs.core import defaults
 from loomjobs.core.decision import Failure
 from loomjobs.core.record import CANCELLED, INPROGRESS, QUEUED, WAITING, Record, entry, extended
-from loomjobs.core.unrun import flip, insert, renew, stale, unchanged
+from loomjobs.core.unrun import flip, insert, renew, stale
 from loomjobs.core.write import Absent, AllOf, Is, Item, Write
 
 ROUNDS: Final = 6
@@ -97,10 +97,10 @@ def abandon_write(old: Record, *, now: int, expires: int) -> Write:
     """INPROGRESS and lapsed → CANCELLED: its worker crashed after somebody asked to cancel, so nobody takes over."""
     lapsed = Is("in_progress_expiration", "<=", now - defaults.CLOCK_SKEW * 1000)
     sets = {"status": CANCELLED, "susp": 0, "ended": now, "expiration": expires}
-    condition = AllOf(unchanged(old), lapsed, Is("cancel", ">", 0))
+    condition = AllOf(old.unchanged(), lapsed, Is("cancel", ">", 0))
     return Write(id=old.id, condition=condition, sets=sets, wants_item=False)
 
 
 def _ask(old: Record, now: int) -> Write:
-    condition = AllOf(unchanged(old), Absent("cancel"))
+    condition = AllOf(old.unchanged(), Absent("cancel"))
     return Write(id=old.id, condition=condition, sets={"cancel": now}, wants_item=False)

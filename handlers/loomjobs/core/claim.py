@@ -199,7 +199,7 @@ def takeover_write(claim: Claim, old: Record, *, attempts: int) -> Write:
     lapsed = claim.now - defaults.CLOCK_SKEW * 1000
     return Write(
         id=claim.id,
-        condition=AllOf(_unchanged(old), Is("in_progress_expiration", "<=", lapsed)),
+        condition=AllOf(old.unchanged(), Is("in_progress_expiration", "<=", lapsed)),
         sets=sets,
     )
 
@@ -208,10 +208,4 @@ def replace_write(claim: Claim, old: Record) -> Write:
     """Start anew over a stale or dead record: attempts, suspicions and results are those of a first run."""
     sets = claim.fresh() | {"n": 0, "susp": 0, "free": 0, "epoch": old.epoch + 1, "ph": claim.payload_hash}
     removes = ("nb", "slot", "dead_at", "why", "ck", "ckv", "cont", "dfr", "data", "ended", "hist", "cancel")
-    return Write(id=claim.id, condition=_unchanged(old), sets=sets, removes=removes)
-
-
-def _unchanged(old: Record) -> Condition:
-    owner: Condition = Is("owner", "=", old.owner) if old.owner else Absent("owner")
-    epoch: Condition = Is("epoch", "=", old.epoch) if old.epoch else AnyOf(Absent("epoch"), Is("epoch", "=", 0))
-    return AllOf(owner, epoch, Is("status", "=", old.status))
+    return Write(id=claim.id, condition=old.unchanged(), sets=sets, removes=removes)

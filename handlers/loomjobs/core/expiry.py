@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias
 
 from loomjobs.core.claim import Claim, Ended, Lapsed, Replace, Resume, Verdict, Wait, Won, judge, takeover_write
 from loomjobs.core.record import DYING, EXPIRED, INPROGRESS, QUEUED, WAITING, Record
-from loomjobs.core.unrun import flip, insert, renew, unchanged
+from loomjobs.core.unrun import flip, insert, renew
 from loomjobs.core.write import AllOf, Is, Write
 
 Fate: TypeAlias = Literal["run", "expire", "bury"]
@@ -103,7 +103,7 @@ def _expired(claim: Claim) -> dict[str, Any]:
 
 def _bury_waiting(claim: Claim, old: Record) -> Write:
     sets = _dying(claim) | {"epoch": old.epoch + 1}
-    return Write(id=claim.id, condition=unchanged(old), sets=sets, removes=("nb", "slot"))
+    return Write(id=claim.id, condition=old.unchanged(), sets=sets, removes=("nb", "slot"))
 
 
 def _bury_crashed(claim: Claim, old: Record) -> Write:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from loomjobs.core.decision import Failure
-from loomjobs.core.write import Item
+from loomjobs.core.write import Absent, AllOf, AnyOf, Condition, Is, Item
 
 QUEUED: Final = "QUEUED"
 INPROGRESS: Final = "INPROGRESS"
@@ -76,6 +76,12 @@ class Record:
     def is_due(self, now: int) -> bool:
         """It waits for a worker, and not for a later instant; `now` in epoch milliseconds."""
         return self.status in (WAITING, QUEUED) and self.not_before <= now and not self.cancelled
+
+    def unchanged(self) -> Condition:
+        """Nobody has claimed, ended or reopened the record since it was read."""
+        owner: Condition = Is("owner", "=", self.owner) if self.owner else Absent("owner")
+        epoch: Condition = Is("epoch", "=", self.epoch) if self.epoch else AnyOf(Absent("epoch"), Is("epoch", "=", 0))
+        return AllOf(owner, epoch, Is("status", "=", self.status))
 
     @classmethod
     def of(cls, item: Item) -> Record:

@@ -7,7 +7,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from loomjobs.core import defaults
 from loomjobs.core.record import CANCELLED, COMPLETED, EXPIRED, INPROGRESS, Record
-from loomjobs.core.write import Absent, AllOf, AnyOf, Condition, Is, Write
+from loomjobs.core.write import Absent, AllOf, Is, Write
 
 OF_A_FORMER_LIFE: Final = ("ph", "nb", "slot", "dead_at", "why", "ck", "ckv", "data", "cont", "err", "hist", "cancel")
 """Attributes that a record which starts anew must not keep."""
@@ -30,13 +30,6 @@ def stale(record: Record, now: int) -> bool:
     return record.expires * 1000 <= now and not running
 
 
-def unchanged(old: Record) -> Condition:
-    """Nobody has claimed, ended or reopened the record since it was read."""
-    owner: Condition = Is("owner", "=", old.owner) if old.owner else Absent("owner")
-    epoch: Condition = Is("epoch", "=", old.epoch) if old.epoch else AnyOf(Absent("epoch"), Is("epoch", "=", 0))
-    return AllOf(owner, epoch, Is("status", "=", old.status))
-
-
 def insert(id: str, sets: Mapping[str, Any]) -> Write:
     """A record that begins with its end."""
     first = {"epoch": 1, "n": 0, "susp": 0, "free": 0}
@@ -47,10 +40,10 @@ def renew(old: Record, sets: Mapping[str, Any]) -> Write:
     """The same over a stale record, of which nothing is kept."""
     first = {"epoch": old.epoch + 1, "n": 0, "susp": 0, "free": 0}
     removes = tuple(name for name in OF_A_FORMER_LIFE if name not in sets)
-    condition = AllOf(unchanged(old), Is("expiration", "=", old.expires))
+    condition = AllOf(old.unchanged(), Is("expiration", "=", old.expires))
     return Write(id=old.id, condition=condition, sets=first | dict(sets), removes=removes, wants_item=False)
 
 
 def flip(old: Record, sets: Mapping[str, Any]) -> Write:
     """End a record that waits. Its history stays."""
-    return Write(id=old.id, condition=unchanged(old), sets=sets, removes=("nb", "slot"), wants_item=False)
+    return Write(id=old.id, condition=old.unchanged(), sets=sets, removes=("nb", "slot"), wants_item=False)
