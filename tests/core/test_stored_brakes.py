@@ -305,10 +305,9 @@ def test_a_late_first_delivery_stores_an_expired_record() -> None:
 
 
 def test_a_stale_record_begins_anew_with_its_end() -> None:
-    old = {"id": "a.b#1", "status": "DEAD", "owner": "x", "epoch": 4, "n": 5, "susp": 1, "free": 2, "expiration": 7}
-    old |= dict.fromkeys(("nb", "slot", "dead_at", "ck", "ckv", "data", "cont", "hist", "cancel", "ph"), 1) | {
-        "why": "w"
-    }
+    old: dict[str, Any] = dict.fromkeys(("nb", "slot", "dead_at", "ck", "ckv", "data", "cont", "cancel", "ph"), 1)
+    old |= {"id": "a.b#1", "status": "DEAD", "owner": "x", "epoch": 4, "n": 5, "susp": 1, "free": 2, "expiration": 7}
+    old |= {"why": "w", "hist": [{}]}
     write = renew(Record.of(old), {"status": "CANCELLED", "cancel": 3, "expiration": 99})
     assert after(write, old) == FIRST | {
         "status": "CANCELLED", "cancel": 3, "expiration": 99, "epoch": 5, "owner": "x"
