@@ -109,7 +109,7 @@ def worker_alarms(worker: Worker, *, queue: str, dlq: str, function: str) -> lis
         ),
         Alarm(
             name="StoreUnavailable",
-            namespace=_app(worker),
+            namespace=_variable(worker, names.METRICS_NAMESPACE),
             metric="StoreUnavailable",
             dimensions=_own(worker, UNMAPPED),
             statistic="Sum",
@@ -120,7 +120,7 @@ def worker_alarms(worker: Worker, *, queue: str, dlq: str, function: str) -> lis
         *(
             Alarm(
                 name=f"Failures-{job}",
-                namespace=_app(worker),
+                namespace=_variable(worker, names.METRICS_NAMESPACE),
                 metric=FAILED,
                 dimensions=_own(worker, job),
                 statistic="Sum",
@@ -139,7 +139,7 @@ def relay_alarms(plan: Plan, relay: PlannedRelay, *, function: str) -> list[Alar
     return [
         Alarm(
             name="OutboxLag",
-            namespace=plan.app,
+            namespace=names.metrics_namespace(plan.app, plan.environment),
             metric=names.OUTBOX_LAG,
             dimensions={"service": plan.app, "environment": plan.environment},
             statistic="Maximum",
@@ -173,14 +173,13 @@ def relay_alarms(plan: Plan, relay: PlannedRelay, *, function: str) -> list[Alar
 
 def _own(worker: Worker, job: str) -> dict[str, str]:
     """The dimensions of what the worker itself counts."""
-    return {"service": _app(worker), "queue": worker.queue, "job": job}
+    return {"service": _variable(worker, names.APP), "queue": worker.queue, "job": job}
 
 
-def _app(worker: Worker) -> str:
-    """The namespace and the service of a worker's own metrics, as its environment has them."""
-    app = worker.environment[names.APP]
-    assert isinstance(app, str)
-    return app
+def _variable(worker: Worker, key: str) -> str:
+    value = worker.environment[key]
+    assert isinstance(value, str)
+    return value
 
 
 def render(scope: Construct, specs: list[Alarm], topic: sns.ITopic) -> list[cloudwatch.Alarm]:

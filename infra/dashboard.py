@@ -11,6 +11,7 @@ from constructs import Construct
 
 from infra.carry import take
 from infra.worker import queue_name
+from loomjobs.core import names
 from loomjobs.core.environment import Environment
 from loomjobs.core.plan import Plan, Worker
 
@@ -29,10 +30,10 @@ class Dashboard(Stack):
         for worker in plan.workers:
             queue = queue_name(take(self, environment, "queues", worker.queue, "arn"))
             dead = queue_name(take(self, environment, "queues", worker.queue, "dlq", "arn"))
-            board.add_widgets(*_row(worker, plan.app, queue, dead))
+            board.add_widgets(*_row(worker, plan, queue, dead))
 
 
-def _row(worker: Worker, app: str, queue: str, dead: str) -> list[cloudwatch.IWidget]:
+def _row(worker: Worker, plan: Plan, queue: str, dead: str) -> list[cloudwatch.IWidget]:
     """Depth, age, flow, outcomes and times of one queue."""
     return [
         _graph(
@@ -54,7 +55,7 @@ def _row(worker: Worker, app: str, queue: str, dead: str) -> list[cloudwatch.IWi
             [
                 _sqs(queue, "NumberOfMessagesSent", "Sum", "sent"),
                 *(
-                    _own(app, worker, job, metric, "Sum")
+                    _own(plan, worker, job, metric, "Sum")
                     for job in worker.jobs
                     for metric in ("Succeeded", "Retried", "Deferred", "Dead", "DuplicateSuppressed")
                 ),
@@ -64,11 +65,11 @@ def _row(worker: Worker, app: str, queue: str, dead: str) -> list[cloudwatch.IWi
             f"{worker.queue}: times, ms",
             [
                 *(
-                    _own(app, worker, job, "Duration", statistic)
+                    _own(plan, worker, job, "Duration", statistic)
                     for job in worker.jobs
                     for statistic in ("p50", "p95", "p99")
                 ),
-                *(_own(app, worker, job, "TimeToStart", "p95") for job in worker.jobs),
+                *(_own(plan, worker, job, "TimeToStart", "p95") for job in worker.jobs),
             ],
         ),
     ]
@@ -94,12 +95,12 @@ def _sqs(queue: str, metric: str, statistic: str, label: str) -> cloudwatch.Metr
     )
 
 
-def _own(app: str, worker: Worker, job: str, metric: str, statistic: str) -> cloudwatch.Metric:
+def _own(plan: Plan, worker: Worker, job: str, metric: str, statistic: str) -> cloudwatch.Metric:
     """A metric that the worker itself writes: dimensions service, queue, job."""
     return cloudwatch.Metric(
-        namespace=app,
+        namespace=names.metrics_namespace(plan.app, plan.environment),
         metric_name=metric,
-        dimensions_map={"service": app, "queue": worker.queue, "job": job},
+        dimensions_map={"service": plan.app, "queue": worker.queue, "job": job},
         statistic=statistic,
         label=f"{job} {metric} {statistic if statistic != 'Sum' else ''}".strip(),
         period=_MINUTE,

@@ -9,13 +9,14 @@ import pytest
 from aws_lambda_powertools.utilities.idempotency import IdempotencyConfig, idempotent_function
 from aws_lambda_powertools.utilities.idempotency.exceptions import (
     IdempotencyAlreadyInProgressError,
+    IdempotencyKeyError,
     IdempotencyPersistenceLayerError,
     IdempotencyValidationError,
 )
 
 from loomjobs.aws.expressions import update_arguments
 from loomjobs.aws.table import ExecutionTable
-from loomjobs.core.errors import StoreUnavailable
+from loomjobs.core.errors import ConfigurationError, StoreUnavailable
 from loomjobs.core.write import Absent, AllOf, AnyOf, Is, OneOf, Write
 from tests.aws.conftest import Aws, Context
 
@@ -143,3 +144,34 @@ def test_expressions_use_placeholders_for_every_name_and_value() -> None:
 def key_of(aws: Aws) -> str:
     (item,) = aws.dynamodb.scan(TableName="executions")["Items"]
     return str(item["id"]["S"])
+
+
+def test_one_table_object_serves_one_function(table: ExecutionTable) -> None:
+    """Powertools would ignore the second function's key, and suppress different work."""
+    config = IdempotencyConfig(event_key_jmespath="order", lambda_context=Context())  # type: ignore[arg-type]
+
+    @idempotent_function(data_keyword_argument="data", persistence_store=table, config=config)
+    def first(data: Any) -> None: ...
+
+    @idempotent_function(
+        data_keyword_argument="data",
+        persistence_store=table,
+        config=IdempotencyConfig(event_key_jmespath="customer"),
+    )
+    def second(data: Any) -> None: ...
+
+    first(data={"order": "1"})
+    with pytest.raises(ConfigurationError, match="make another one"):
+        second(data={"customer": "1"})
+
+
+@pytest.mark.parametrize("data", [{"tenant": "a"}, {"tenant": "a", "order": ""}, {"tenant": "a", "order": None}, {}])
+def test_a_key_with_a_missing_part_is_an_error_and_never_merged(table: ExecutionTable, data: Any) -> None:
+    config = IdempotencyConfig(event_key_jmespath="[tenant, order]", lambda_context=Context())  # type: ignore[arg-type]
+
+    @idempotent_function(data_keyword_argument="data", persistence_store=table, config=config)
+    def run(data: Any) -> None: ...
+
+    with pytest.raises(IdempotencyKeyError):
+        run(data=data)
+    run(data={"tenant": "a", "order": "0"})

@@ -122,7 +122,7 @@ def test_the_alarms_are_on_lag_errors_and_throttles(prod: Synthesized) -> None:
     found = {each["MetricName"]: each for stack, _, each in prod.resources("AWS::CloudWatch::Alarm") if stack == STACK}
     assert set(found) == {names.OUTBOX_LAG, "Errors", "Throttles"}
     lag = found[names.OUTBOX_LAG]
-    assert (lag["Threshold"], lag["Statistic"], lag["Namespace"]) == (300_000, "Maximum", "loomjobs")
+    assert (lag["Threshold"], lag["Statistic"], lag["Namespace"]) == (300_000, "Maximum", "loomjobs-prod")
     assert lag["TreatMissingData"] == "notBreaching"
     assert {each["Name"]: each["Value"] for each in lag["Dimensions"]} == {"service": "loomjobs", "environment": "prod"}
 

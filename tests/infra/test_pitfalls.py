@@ -44,7 +44,13 @@ def written(
             message_id="m", body="", receipt="r", queue=worker.queue, sent_at=AT, received_at=AT, receives=1
         )
         journal.ended(
-            Run(delivery=delivery, decision=RetryIn(1.0, Failure("E", "x", "f"), 1), job=job, detail="transient")
+            Run(
+                delivery=delivery,
+                decision=RetryIn(1.0, Failure("E", "x", "f"), 1),
+                job=job,
+                failure=Failure("E", "x", "f"),
+                sorting="transient",
+            )
         )
     journal.counted("StoreUnavailable", None)
     journal.flush()

@@ -18,6 +18,7 @@ from loomjobs.aws.processor import DecidingProcessor
 from loomjobs.core import defaults, limits
 from loomjobs.core.catalogue import Catalogue
 from loomjobs.core.decision import Acknowledge, DeferFor, HandBack, RetryIn
+from loomjobs.core.errors import ConfigurationError
 from loomjobs.core.letter import Letter, read_report
 from loomjobs.core.plan import RECORD_TTL, receive_limit
 from loomjobs.core.record import record_id
@@ -28,6 +29,7 @@ from loomjobs.local.backend import Backend, Killed
 from loomjobs.local.queue import Message
 from loomjobs.local.store import Fault
 from loomjobs.runtime.context import HOPS
+from loomjobs.runtime.ledger import Ledger
 from tests.runtime.world import FIFO, SIDE, STANDARD, Work, World, fail, killing
 
 YEAR_3000 = int(datetime(3000, 1, 1, tzinfo=UTC).timestamp())
@@ -768,3 +770,30 @@ def test_a_mark_of_a_halted_group_past_its_ttl_halts_nothing() -> None:  # B033
     world.enqueue("A3", group="A")
     assert world.deliver() == ["Acknowledge"]
     assert world.effects == ["A3"]
+
+
+def test_a_failure_is_told_whatever_was_decided_then() -> None:  # B031
+    """A wait of a day is a renewal, and a told run that fails is cancelled: the error is not lost with either."""
+    world = World()
+    world.behave = lambda work, ctx: fail(Transient("down", after=timedelta(hours=20)))
+    world.enqueue("a")
+    assert world.deliver() == ["Renewed"]
+    (run,) = world.backend.runs()
+    assert run.failure is not None
+    assert ("down" in run.failure.message, run.sorting) == (True, "transient")
+
+
+def test_an_outage_that_begins_at_an_ending_is_counted_and_brakes_the_rest() -> None:  # B032
+    world = World()
+    world.backend.store.faults = ["none", *["refused"] * 4]
+    world.enqueue("a")
+    assert world.deliver() == ["HandBack"]
+    assert ("StoreUnavailable", None) in world.backend.journal.counts
+    assert world.backend.workers["standard"].outage.is_on(world.backend.clock.now)
+
+
+@pytest.mark.parametrize("ttl", [0, -1, 2_592_000_000])
+def test_a_ttl_that_dynamodb_would_never_act_on_is_refused(ttl: int) -> None:  # B033
+    world = World()
+    with pytest.raises(ConfigurationError, match="is none"):
+        Ledger(world.backend.store, clock=world.backend.clock, ttl=ttl)

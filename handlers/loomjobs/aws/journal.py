@@ -46,7 +46,7 @@ class PowertoolsJournal:
 
     def ended(self, run: Run, /) -> None:
         outcome, extra = _outcome(run)
-        fields = _fields(run) | {"outcome": outcome} | extra
+        fields = _fields(run) | {"outcome": outcome} | _failure(run.failure) | extra
         if run.duration is not None:
             fields["duration_ms"] = round(run.duration * 1000)
         if run.detail:
@@ -124,13 +124,11 @@ _CLASSES = frozenset({"transient", "throttled"})
 
 def _class(run: Run) -> str | None:
     """The class of a failure, of few values: how a failed attempt was sorted, or why the message is dead."""
-    match run.decision:
-        case RetryIn():
-            return run.detail if run.detail in _CLASSES else "unknown"
-        case DeadLetter(reason):
-            return reason
-        case _:
-            return None
+    if isinstance(run.decision, DeadLetter):
+        return run.decision.reason
+    if run.failure is None:
+        return None
+    return run.sorting if run.sorting in _CLASSES else "unknown"
 
 
 def _fields(run: Run) -> dict[str, Any]:

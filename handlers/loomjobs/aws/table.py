@@ -10,7 +10,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aws_lambda_powertools.utilities.idempotency import DynamoDBPersistenceLayer
 from aws_lambda_powertools.utilities.idempotency.exceptions import (
@@ -23,12 +23,13 @@ from loomjobs.aws.store import DynamoStore
 from loomjobs.core.claim import Claim, Lapsed, Replace, claim_write, judge, replace_write, takeover_write
 from loomjobs.core.decision import Failure
 from loomjobs.core.ending import complete_write, fail_write, landed
-from loomjobs.core.errors import LostClaim
+from loomjobs.core.errors import ConfigurationError, LostClaim
 from loomjobs.core.record import Record
 from loomjobs.core.write import Item, Write, Written
 from loomjobs.runtime.ports import Answer
 
 if TYPE_CHECKING:
+    from aws_lambda_powertools.utilities.idempotency import IdempotencyConfig
     from mypy_boto3_dynamodb import DynamoDBClient
 
 _UNBOUNDED = 1_000_000
@@ -42,6 +43,25 @@ class ExecutionTable(DynamoDBPersistenceLayer):
         super().__init__(table_name, boto3_client=client, validation_key_attr="ph")
         self._store = DynamoStore(table_name, client=client)
         self._claims: dict[str, Record] = {}
+        self._serves: tuple[object, ...] | None = None
+
+    def configure(
+        self, config: IdempotencyConfig, function_name: str | None = None, key_prefix: str | None = None
+    ) -> None:
+        """Of one function only: a second one would silently get the first one's key."""
+        asks = (key_prefix or function_name, config.event_key_jmespath, config.payload_validation_jmespath)
+        if self._serves not in (None, asks):
+            assert self._serves is not None
+            raise ConfigurationError(f"this ExecutionTable serves {self._serves[0]}; make another one for {asks[0]}")
+        self._serves = asks
+        super().configure(config, function_name, key_prefix)
+        self.raise_on_no_idempotency_key = True
+
+    @staticmethod
+    def is_missing_idempotency_key(data: Any) -> bool:
+        """A key with a missing part is no key: different work would be taken for the same."""
+        parts = data.values() if isinstance(data, dict) else data if isinstance(data, (list, tuple)) else [data]
+        return not parts or any(part is None or part == "" for part in parts)
 
     def write(self, write: Write, /) -> Written:
         return self._store.write(write)

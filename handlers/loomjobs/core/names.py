@@ -35,6 +35,8 @@ RATES: Final = "LOOMJOBS_RATES"
 """The environment's own rates of services: JSON, `{"name": [count, seconds]}`."""
 PACE: Final = "LOOMJOBS_PACE"
 RELEASE: Final = "LOOMJOBS_RELEASE"
+METRICS_NAMESPACE: Final = "POWERTOOLS_METRICS_NAMESPACE"
+"""Powertools' own variable."""
 
 
 def queue_url_key(queue: str) -> str:
@@ -85,3 +87,9 @@ TICK_JOB: Final = "loomjobs.tick"
 SCHEDULED_TIME: Final = "<aws.scheduler.scheduled-time>"
 """Replaced by EventBridge Scheduler in what it sends:
 https://docs.aws.amazon.com/scheduler/latest/UserGuide/managing-schedule-context-attributes.html"""
+
+
+# -- metrics ------------------------------------------------------------------------------------
+def metrics_namespace(app: str, env: str) -> str:
+    """Of an environment's own metrics: two environments in one account must not share them."""
+    return f"{app}-{env}"

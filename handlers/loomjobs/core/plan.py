@@ -195,7 +195,7 @@ def _relay(catalogue: Catalogue, environment: Environment) -> PlannedRelay | Non
         names.ENV: environment.name,
         names.OUTBOX: _parameter(environment, "outbox", "table", "name"),
         "POWERTOOLS_SERVICE_NAME": environment.app,
-        "POWERTOOLS_METRICS_NAMESPACE": environment.app,
+        names.METRICS_NAMESPACE: names.metrics_namespace(environment.app, environment.name),
         "POWERTOOLS_LOG_LEVEL": environment.log_level,
     }
     for grant in grants:
@@ -288,7 +288,7 @@ def _variables(
         names.RECORD_TTL: str(RECORD_TTL),
         names.PACE: f"{environment.pace:g}",
         "POWERTOOLS_SERVICE_NAME": environment.app,
-        "POWERTOOLS_METRICS_NAMESPACE": environment.app,
+        names.METRICS_NAMESPACE: names.metrics_namespace(environment.app, environment.name),
         "POWERTOOLS_LOG_LEVEL": environment.log_level,
     }
     valve = has_valve(jobs, environment)

@@ -200,11 +200,15 @@ class Batch:
     def _without_store(self, slot: Slot, why: str) -> None:
         """Nothing runs without a claim: the message comes back when the store may have recovered."""
         worker = self._worker
+        self._note_outage()
+        wait = worker.between(defaults.HAND_BACK)
+        self._conclude(slot, replace(slot.run, decision=DeferFor(wait, "store-unavailable"), detail=why))
+
+    def _note_outage(self) -> None:
+        worker = self._worker
         if not worker.outage.is_on(worker.clock()):
             worker.outage.begin(worker.clock())
             worker.journal.counted("StoreUnavailable", None)
-        wait = worker.between(defaults.HAND_BACK)
-        self._conclude(slot, replace(slot.run, decision=DeferFor(wait, "store-unavailable"), detail=why))
 
     def _start(self, slot: Slot, record: Record) -> None:
         worker, work = self._worker, slot.work
@@ -269,6 +273,7 @@ class Batch:
         except LostClaim as error:
             outcome = replace(slot.run, decision=HandBack("lost the claim"), detail=str(error))
         except StoreUnavailable as error:
+            self._note_outage()
             # not acknowledged, visibility untouched: what was done is not recorded, and runs again
             why = "store-unavailable" if slot.started is None else "effect uncertain"
             outcome = replace(slot.run, decision=HandBack(why), detail=str(error))

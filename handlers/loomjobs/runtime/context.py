@@ -23,8 +23,8 @@ from loomjobs.runtime.producer import Producer
 P = TypeVar("P")
 S = TypeVar("S")
 
-HOPS = 15
-"""Longest chain of jobs that send jobs. Lambda stops a function at about 16 hops and the message with it:
+HOPS = 13
+"""Longest chain of jobs that send jobs, with a margin: Lambda stops one at about 16 hops and the message with it:
 https://docs.aws.amazon.com/lambda/latest/dg/invocation-recursion.html"""
 
 running: ContextVar[RunContext | None] = ContextVar("running", default=None)

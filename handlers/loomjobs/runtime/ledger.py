@@ -34,11 +34,13 @@ from loomjobs.core.ending import (
     landed,
     renew_write,
 )
-from loomjobs.core.errors import LostClaim, StoreUnavailable
+from loomjobs.core.errors import ConfigurationError, LostClaim, StoreUnavailable
 from loomjobs.core.record import DYING, QUEUED, WAITING, Record
 from loomjobs.core.write import Write, Written
 from loomjobs.runtime.ports import Answer, Clock, Store
 
+_LONGEST_TTL = 10 * 366 * 86_400
+"""Seconds. A TTL in milliseconds, or past the year 3000, is none to DynamoDB, and records would stay for ever."""
 _ROUNDS = 4
 """Tries of one claim: each refusal shows a newer record, so more rounds only mean heavy contention."""
 
@@ -73,6 +75,9 @@ class Ledger:
     """Writes records. Raises StoreUnavailable when the store did not answer, LostClaim when the fence refused."""
 
     def __init__(self, store: Store, *, clock: Clock, ttl: int) -> None:
+        """`ttl` in seconds. Raises ConfigurationError for one that DynamoDB would never act on."""
+        if not 0 < ttl < _LONGEST_TTL:
+            raise ConfigurationError(f"a TTL of {ttl} s is none: give whole seconds, up to ten years")
         self.store = store
         self._clock = clock
         self._ttl = ttl

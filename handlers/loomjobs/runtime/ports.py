@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol, TypeAlias
 
-from loomjobs.core.decision import Decision
+from loomjobs.core.decision import Decision, Failure
 from loomjobs.core.delivery import Delivery
 from loomjobs.core.errors import StoreUnavailable
 from loomjobs.core.letter import Letter
@@ -103,7 +103,8 @@ class Run:
     """How one delivery ended, for logs and metrics. `job`, `id`, `key` are None where the message named none.
 
     `latency` is from send to start and `duration` of the job itself, both in seconds; `duration` is None when it did
-    not run. `detail` adds what only some endings have.
+    not run. `failure` is that of a run that failed, whatever was decided then, and `sorting` how it was classified.
+    `detail` adds what only some endings have.
     """
 
     delivery: Delivery
@@ -116,6 +117,8 @@ class Run:
     attempt: int = 0
     latency: float = 0.0
     duration: float | None = None
+    failure: Failure | None = None
+    sorting: str | None = None
     detail: str = ""
 
 

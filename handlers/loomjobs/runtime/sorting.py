@@ -65,6 +65,7 @@ def sort(
         return replace(run, decision=Acknowledge("succeeded"), detail=detail)
     if effects.cancelled and isinstance(ending, Raised):
         failure = None if isinstance(ending.error, Signal) else _failure(worker, work, ending.error)
+        run = replace(run, failure=failure)
         return Open(worker.ledger.cancelling(record, failure), replace(run, decision=Acknowledge("cancelled")))
     match ending:
         case Returned(value):
@@ -102,13 +103,13 @@ def _failed(
 ) -> Run | Open:
     retry, failure = work.job.options.retry, _failure(worker, work, error)
     sorting = classify(error, retry, now=worker.clock())
+    run = replace(run, failure=failure, sorting=sorting.kind)
     if sorting.kind == "permanent":
         return burial.die(worker, work, record, run, "permanent", failure)
     if probe is not None:
         # the outage would have met any job: it must not use up this one's attempts
         wait = retry.delay(1, worker.roll(), least=sorting.after)
-        told = replace(run, detail=f"{failure.kind}: {failure.message}")
-        return _put_off(worker, work, record, told, wait, f"its run tried out {probe}, which still fails")
+        return _put_off(worker, work, record, run, wait, f"its run tried out {probe}, which still fails")
     if run.attempt >= retry.attempts:
         return burial.die(worker, work, record, run, "exhausted", failure)
     wait = retry.delay(run.attempt, worker.roll(), least=sorting.after, pace=worker.pace)
@@ -118,7 +119,7 @@ def _failed(
     if verdict_on_retry(work.expires, worker.clock(), waiting.seconds) == "bury":
         return burial.die(worker, work, record, run, "deadline", failure)
     closing = worker.ledger.failing(record, failure, not_before=worker.after(waiting.seconds))
-    retry_in = replace(run, decision=RetryIn(waiting.seconds, failure, run.attempt), detail=sorting.kind)
+    retry_in = replace(run, decision=RetryIn(waiting.seconds, failure, run.attempt))
     return Open(closing, retry_in, waiting)
 
 
