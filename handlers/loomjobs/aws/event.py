@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -26,6 +27,8 @@ def check_event(event: Any) -> list[dict[str, Any]]:
             "Send a message to its queue, or invoke it with a sample from events/."
         )
     for record in records:
+        if not isinstance(record, dict):
+            raise ForeignEvent(f"a record that is a {type(record).__name__}, and no message")
         if record.get("eventSource") != "aws:sqs" or not record.get("messageId"):
             raise ForeignEvent(
                 f"a record of source {record.get('eventSource')!r} with id {record.get('messageId')!r}: "
@@ -48,7 +51,7 @@ def delivery_of(record: SQSRecord, *, queue: str, now: datetime) -> Delivery:
         group=system.get("MessageGroupId"),
         dedup=system.get("MessageDeduplicationId"),
         trace_header=system.get("AWSTraceHeader"),
-        attributes={name: _attribute(value) for name, value in _user_attributes(record).items()},
+        attributes={name: _attribute(value) for name, value in _user_attributes(record).items() if value},
         kind="fifo" if str(record.raw_event.get("eventSourceARN", "")).endswith(".fifo") else "standard",
     )
 
@@ -68,9 +71,9 @@ def _attribute(raw: Mapping[str, Any]) -> Attribute:
 
 def _moment(milliseconds: Any, now: datetime) -> datetime:
     text = str(milliseconds)
-    return datetime.fromtimestamp(int(text) / 1000, UTC) if text.isdigit() else now
+    return datetime.fromtimestamp(int(text) / 1000, UTC) if re.fullmatch("[0-9]{1,14}", text) else now
 
 
 def _count(receives: Any) -> int:
     text = str(receives)
-    return max(1, int(text)) if text.isdigit() else 1
+    return max(1, int(text)) if re.fullmatch("[0-9]{1,9}", text) else 1

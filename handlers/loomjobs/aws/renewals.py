@@ -11,6 +11,7 @@ from loomjobs.aws import clients
 from loomjobs.core import names
 from loomjobs.core.delivery import Delivery
 from loomjobs.core.errors import ConfigurationError
+from loomjobs.core.renewal import renewed_body
 
 _SOONEST = timedelta(seconds=60)
 """EventBridge Scheduler fires at a minute's precision; a time in the past would never fire."""
@@ -38,7 +39,7 @@ class OneOffSchedules:
                 Target={
                     "Arn": self._given(names.SOURCE_ARN),
                     "RoleArn": self._given(names.LATER_ROLE),
-                    "Input": delivery.body,
+                    "Input": renewed_body(delivery),
                     "RetryPolicy": {"MaximumEventAgeInSeconds": 86_400, "MaximumRetryAttempts": 185},
                 },
             )

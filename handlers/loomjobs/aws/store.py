@@ -85,8 +85,14 @@ class DynamoStore:
             except (ClientError, BotoCoreError) as error:
                 # what it had written by then is seen when each is asked for: a claim of ours, an ending that landed
                 return answers | dict.fromkeys(asked, _unavailable(self.table_name, error))
+            responses = reply.get("Responses") or []
+            if len(responses) != len(asked):
+                lost = StoreUnavailable(
+                    f"table {self.table_name}: {len(responses)} answers for {len(asked)} statements"
+                )
+                return answers | dict.fromkeys(asked, lost)
             final = round_ == _ROUNDS
-            for place, outcome in zip(asked, reply["Responses"], strict=True):
+            for place, outcome in zip(asked, responses, strict=True):
                 answer = self._answer(part[place][0], outcome, final=final)
                 if answer is not None:
                     answers[place] = answer

@@ -18,6 +18,10 @@ LAST_RECEIVES = 2
 """Receives kept back: one for the renewal or hand-off itself, one for a crash on the way there."""
 
 
+LONGEST_WAIT = 10.0 * 366 * 86_400
+"""Seconds."""
+
+
 @dataclass(frozen=True, slots=True)
 class Budget:
     """Of a queue: `receives` is its maxReceiveCount, `retention` seconds."""
@@ -51,7 +55,8 @@ Waiting: TypeAlias = Stay | Renew | Spent
 
 
 def spend(seconds: float, delivery: Delivery, budget: Budget, *, now: datetime) -> Waiting:
-    """What becomes of a message that wants to wait so long."""
+    """What becomes of a message that wants to wait so long; ten years count as for ever."""
+    seconds = min(max(seconds, 0.0), LONGEST_WAIT)
     left = budget.receives - delivery.receives
     life = budget.retention - defaults.RECEIVE_MARGIN - (now - delivery.sent_at).total_seconds()
     if life <= 0:

@@ -111,7 +111,10 @@ def judge(old: Record, claim: Claim) -> Verdict:
         return Replace()
     if old.status == INPROGRESS:
         free_at = old.lease + defaults.CLOCK_SKEW * 1000
-        return Wait(free_at, "in progress elsewhere") if free_at > claim.now else Lapsed()
+        if free_at > claim.now:
+            return Wait(free_at, "in progress elsewhere")
+        # the crashed run was of that payload: taking it over for another would lose it
+        return Lapsed() if old.payload_hash in (None, claim.payload_hash) else Conflict()
     if old.payload_hash not in (None, claim.payload_hash):
         return Conflict()
     if old.status in (WAITING, QUEUED):
@@ -149,11 +152,11 @@ def slot_write(claim: Claim, *, at: int) -> Write:
     )
 
 
-def claim_write(claim: Claim) -> Write:
-    """Claim a record that is absent, or waiting and due."""
+def claim_write(claim: Claim, *, early: bool = False) -> Write:
+    """Claim a record that is absent, or waiting and due; with `early` also one that waits for a later instant."""
     return Write(
         id=claim.id,
-        condition=_free(claim),
+        condition=_free(claim, early=early),
         sets=claim.fresh(),
         absent_sets={"n": 0, "susp": 0, "free": 0, "ph": claim.payload_hash},
         adds={"epoch": 1},
@@ -161,11 +164,11 @@ def claim_write(claim: Claim) -> Write:
     )
 
 
-def _free(claim: Claim) -> Condition:
+def _free(claim: Claim, *, early: bool = False) -> Condition:
     due = AllOf(
         OneOf("status", (WAITING, QUEUED)),
         Is("expiration", ">", claim.now // 1000),
-        AnyOf(Absent("nb"), Is("nb", "<=", claim.now)),
+        *([] if early else [AnyOf(Absent("nb"), Is("nb", "<=", claim.now))]),
         AnyOf(Absent("ph"), Is("ph", "=", claim.payload_hash)),
         Absent("cancel"),
         *([] if claim.wave == 1 else [AnyOf(Absent("susp"), Is("susp", "=", 0))]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import email.utils
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -130,14 +131,16 @@ def _retry_after(holder: Any, now: datetime) -> float:
 
 def retry_after(text: str, now: datetime) -> float:
     """Seconds of a Retry-After header, as a number or an HTTP date; 0 for one that is neither or lies in the past."""
-    if text.strip().isdigit():
-        return float(min(int(text), 86_400))
+    text = text.strip()
+    if re.fullmatch("[0-9]+", text):
+        digits = text.lstrip("0")
+        return 86_400.0 if len(digits) > 5 else float(min(int(digits or "0"), 86_400))
     try:
-        moment = email.utils.parsedate_to_datetime(text)
-    except (TypeError, ValueError):
+        moment = email.utils.parsedate_to_datetime(text[:64])
+        aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        return max(0.0, min((aware - now).total_seconds(), 86_400.0))
+    except (TypeError, ValueError, OverflowError):
         return 0.0
-    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return max(0.0, min((aware - now).total_seconds(), 86_400.0))
 
 
 _TRANSIENT_CLASSES: Final = frozenset(

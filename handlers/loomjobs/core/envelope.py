@@ -95,11 +95,13 @@ def schema() -> dict[str, Any]:
 
 
 _TEXT = {"type": "string", "minLength": 1}
-_COUNT = {"type": "integer", "minimum": 0}
+_MOST = 1_000_000
+_COUNT = {"type": "integer", "minimum": 0, "maximum": _MOST}
+_VERSION = {"type": "integer", "minimum": 1, "maximum": _MOST}
 _MOMENT = {"type": "string", "format": "date-time"}
 
 _MEMBERS: dict[str, tuple[dict[str, Any], str]] = {
-    "v": ({"type": "integer", "minimum": 1}, "Version of the envelope; 1 when left out."),
+    "v": (_VERSION, "Version of the envelope; 1 when left out."),
     "job": (
         {"type": "string", "pattern": r"^[a-z][a-z0-9-]*(\.[a-z][a-z0-9-]*)+$", "maxLength": 100},
         "Name of the job, as declared.",
@@ -108,7 +110,7 @@ _MEMBERS: dict[str, tuple[dict[str, Any], str]] = {
     "key": (_TEXT, "Idempotency key; derived from the payload when left out."),
     "payload": ({}, 'What the job needs; its shape is the job\'s. Money is a string such as "12.50".'),
     "payload_version": (
-        {"type": "integer", "minimum": 1},
+        _VERSION,
         "Version of the payload's shape; 1 when left out.",
     ),
     "enqueued_at": (_MOMENT, "When it was enqueued, RFC 3339 with a zone."),
@@ -130,8 +132,11 @@ def _member(name: str, value: Any) -> Any:
         return _moment(name, value)
     kind = shape.get("type")
     if kind == "integer":
-        if not isinstance(value, int) or isinstance(value, bool) or value < shape["minimum"]:
-            raise BadEnvelope(f"the member {name!r} is not a whole number from {shape['minimum']}")
+        whole = isinstance(value, int) and not isinstance(value, bool)
+        if not whole or not shape["minimum"] <= value <= shape["maximum"]:
+            raise BadEnvelope(
+                f"the member {name!r} is not a whole number from {shape['minimum']} to {shape['maximum']:,}"
+            )
     elif kind == "string" and (not isinstance(value, str) or not value):
         raise BadEnvelope(f"the member {name!r} is not a non-empty text")
     return value
@@ -140,11 +145,11 @@ def _member(name: str, value: Any) -> Any:
 def _moment(name: str, value: Any) -> datetime:
     try:
         moment = msgspec.convert(value, datetime)
-    except msgspec.ValidationError:
-        moment = None
-    if moment is None or moment.tzinfo is None:
-        raise BadEnvelope(f"the member {name!r} is not an RFC 3339 instant with a zone, such as 2026-01-31T02:00:00Z")
-    return moment.astimezone(UTC)
+        if moment.tzinfo is not None:
+            return moment.astimezone(UTC)
+    except (msgspec.ValidationError, OverflowError):
+        pass
+    raise BadEnvelope(f"the member {name!r} is not an RFC 3339 instant with a zone, such as 2026-01-31T02:00:00Z")
 
 
 def _stamp(moment: datetime) -> str:

@@ -60,6 +60,8 @@ def decode(data: object, type_: type[T], /, *, strict: bool = False) -> T:
         raise
     except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
         raise _located(error) from None
+    except Exception as error:  # what a payload's own __post_init__ raises is the payload's fault
+        raise BadPayload("$", f"its type refused it: {type(error).__name__}") from error
     _walk(value, "$", 0)
     if strict:
         _no_extra(data, json.loads(_dump(value, type_)), "$")

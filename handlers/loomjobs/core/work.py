@@ -62,7 +62,7 @@ class Unworkable:
 
 def understand(delivery: Delivery, catalogue: Catalogue) -> Work | Unworkable:
     """Decode strictly. Total: whatever arrived gets a decision, and never an exception."""
-    identity = _identity(delivery)
+    identity = identity_of(delivery)
     try:
         envelope = Envelope.parse(delivery.body)
     except BadEnvelope as error:
@@ -98,7 +98,7 @@ def _deadline(delivery: Delivery, envelope: Envelope, job: Job[Any, Any]) -> dat
         return None
 
 
-def _identity(delivery: Delivery) -> str:
+def identity_of(delivery: Delivery) -> str:
     """The first message's id: a hand-off and a redrive make new messages, and keep it in their report."""
     report = read_report(dict(delivery.attributes))
     kept = report.get("id") if report else None

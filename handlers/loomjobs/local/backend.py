@@ -21,6 +21,7 @@ from loomjobs.core.letter import Letter
 from loomjobs.core.outgoing import Outgoing, Sendable, Sent
 from loomjobs.core.plan import RECORD_TTL, function_timeout, receive_limit, visibility
 from loomjobs.core.queue import Queue
+from loomjobs.core.renewal import renewed_body
 from loomjobs.core.tick_job import with_ticks
 from loomjobs.core.work import Work
 from loomjobs.local.clock import Clock
@@ -297,7 +298,7 @@ class MemoryRenewals:
     renewed: list[Renewed]
 
     def renew(self, delivery: Delivery, seconds: float, /) -> None:
-        self.queue.send(delivery.body, now=self.clock(), later=timedelta(seconds=seconds))
+        self.queue.send(renewed_body(delivery), now=self.clock(), later=timedelta(seconds=seconds))
         self.renewed.append(Renewed(delivery.message_id, seconds))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Literal
 
 from loomjobs.core.budget import Spent, Stay, Waiting
 from loomjobs.core.cancel import abandon_write
@@ -28,6 +29,8 @@ from loomjobs.runtime.ports import (
 )
 from loomjobs.runtime.worker import Worker
 
+_RENEW_AGAIN = 3_600.0
+"""Seconds after which a renewal that failed is tried again."""
 _ROUNDS = 4
 """Looks at a record that changes between look and write."""
 
@@ -42,7 +45,7 @@ def stand_back(worker: Worker, work: Work, refused: Refused, run: Run) -> Run:
         case Conflict():
             text = f"key {work.key!r} has run with another payload; give different work another key"
             dead = DeadLetter("key-conflict", Failure("KeyConflict", text, "key-conflict"))
-            return burial.park(worker, replace(run, decision=dead), identity=work.id)
+            return burial.bury_conflict(worker, work, replace(run, decision=dead))
         case Resume() if record is not None:
             return burial.hand_off(worker, work, record, run, burial.last_failure(record))
         case Buried() if record is not None:
@@ -55,15 +58,17 @@ def stand_back(worker: Worker, work: Work, refused: Refused, run: Run) -> Run:
 
 def defer(worker: Worker, work: Work, run: Run, seconds: float, why: str) -> Run:
     """Not now, and nothing is claimed: wait as the message's budget allows, or give up on it."""
+    return wait(worker, work, replace(run, decision=DeferFor(seconds, why)), worker.spend(seconds, run))
+
+
+def without_store(worker: Worker, work: Work, run: Run, seconds: float) -> Run:
+    """The store does not answer: wait within the budget, and at its end go to the dead-letter queue without a record,
+    before SQS itself takes a message that never ran."""
     waiting = worker.spend(seconds, run)
+    run = replace(run, decision=DeferFor(seconds, "store-unavailable"))
     if isinstance(waiting, Spent):
-        claimed = worker.ledger.claim(worker.claim(work, until=worker.clock(), wave=1))
-        if isinstance(claimed, Held):
-            return burial.die(
-                worker, work, claimed.record, run, waiting.reason, burial.last_failure(claimed.record), charge=False
-            )
-        waiting = Stay(seconds)  # somebody has it: that run will end it
-    return wait(worker, replace(run, decision=DeferFor(seconds, why)), waiting)
+        return burial.park(worker, replace(run, decision=DeadLetter(waiting.reason)), identity=work.id)
+    return wait(worker, work, run, waiting)
 
 
 def expire(worker: Worker, work: Work, run: Run) -> Run:
@@ -104,19 +109,32 @@ def take_slot(worker: Worker, work: Work, run: Run, *, at: int, why: str) -> Run
     return defer(worker, work, run, max(0.0, (at - worker.ledger.now()) / 1000), why)
 
 
-def wait(worker: Worker, run: Run, waiting: Waiting) -> Run:
-    """Carry out a wait that the budget allows."""
-    assert isinstance(run.decision, (RetryIn, DeferFor))
-    assert not isinstance(waiting, Spent)
+def wait(worker: Worker, work: Work, run: Run, waiting: Waiting) -> Run:
+    """Carry out a wait, as the message's budget has it."""
+    decision = run.decision
+    assert isinstance(decision, (RetryIn, DeferFor))
+    if isinstance(waiting, Spent):
+        return _give_up(worker, work, run, waiting.reason)
     if isinstance(waiting, Stay):
-        return replace(run, decision=replace(run.decision, delay=waiting.seconds))
-    why = run.decision.why if isinstance(run.decision, DeferFor) else "retry"
+        return replace(run, decision=replace(decision, delay=waiting.seconds))
+    why = decision.why if isinstance(decision, DeferFor) else "retry"
     try:
         worker.renewals.renew(run.delivery, waiting.seconds)
     except Exception as error:  # noqa: BLE001 whatever it was, the message is still in its queue
-        stays = replace(run.decision, delay=waiting.seconds)
-        return replace(run, decision=stays, detail=f"not renewed: {type(error).__name__}: {error}")
+        run = replace(run, detail=f"not renewed: {type(error).__name__}: {error}")
+        if run.delivery.receives >= worker.budget.receives:
+            return _give_up(worker, work, run, "receive-budget")  # the next receive would be SQS's own dead letter
+        return replace(run, decision=replace(decision, delay=min(waiting.seconds, _RENEW_AGAIN)))
     return replace(run, decision=Renewed(waiting.seconds, why))
+
+
+def _give_up(worker: Worker, work: Work, run: Run, reason: Literal["receive-budget", "retention"]) -> Run:
+    """It may wait no more. Where another run has the record, that run will end it."""
+    claimed = worker.ledger.claim(worker.claim(work, until=worker.clock(), wave=1), early=True)
+    if isinstance(claimed, Held):
+        last = run.failure or burial.last_failure(claimed.record)
+        return burial.die(worker, work, claimed.record, run, reason, last, charge=False)
+    return run
 
 
 def _expired(worker: Worker, work: Work, run: Run, claim: Claim, write: Write, old: Record | None) -> Run:

@@ -14,7 +14,7 @@ from functools import partial
 
 from loomjobs.core import defaults
 from loomjobs.core.claim import Lapsed
-from loomjobs.core.decision import DeadLetter, Decision, DeferFor, HandBack, is_gone
+from loomjobs.core.decision import Acknowledge, DeadLetter, Decision, DeferFor, HandBack, is_gone
 from loomjobs.core.delivery import Delivery
 from loomjobs.core.errors import LostClaim, StoreUnavailable
 from loomjobs.core.record import Record
@@ -58,6 +58,7 @@ class Batch:
         self._gate = Gate(worker)
         self._replies = Replies(deliveries, worker.messages, worker.clock)
         self._pending: list[Slot] = []
+        self._odd: list[tuple[int, Delivery, Unworkable]] = []
         self._running: dict[Hashable, Slot] = {}
         self._open: list[tuple[Slot, Open]] = []
         self._suspects: list[Slot] = []
@@ -75,17 +76,26 @@ class Batch:
         self._replies.hide_all((self._until - self._worker.clock()).total_seconds() + _RETURN_MARGIN)
         for place, delivery in enumerate(self._deliveries):
             self._take_in(place, delivery)
-        while self._pending or self._running or self._open or self._suspects:
-            before = len(self._pending)
+        try:
+            self._work_off()
+        except Exception:
+            if self._running:
+                self._worker.quit()  # what still runs must not go on in the next invocation
+            raise
+        self._finish()
+        return self._replies.all()
+
+    def _work_off(self) -> None:
+        while self._pending or self._odd or self._running or self._open or self._suspects:
+            before = len(self._pending) + len(self._odd)
+            self._settle_odd()
             wave = self._wave()
             if wave or self._open:
                 self._flush(wave)
             elif self._running:
                 self._collect()
-            elif len(self._pending) == before:
+            elif len(self._pending) + len(self._odd) == before:
                 self._isolate(self._suspects.pop(0))
-        self._finish()
-        return self._replies.all()
 
     # -- in ---------------------------------------------------------------------------------------
 
@@ -93,9 +103,7 @@ class Batch:
         worker = self._worker
         work = understand(delivery, worker.catalogue)
         if isinstance(work, Unworkable):
-            run = Run(delivery=delivery, decision=work.decision, job=work.job, id=work.id)
-            letter = isinstance(work.decision, DeadLetter)
-            self._decide(place, burial.park(worker, run, identity=work.id) if letter else run)
+            self._odd.append((place, delivery, work))
             return
         run = Run(
             delivery=delivery,
@@ -109,6 +117,32 @@ class Batch:
         )
         self._pending.append(Slot(place, delivery, work, run))
 
+    def _settle_odd(self) -> None:
+        """Deliveries that are no work here; on FIFO each when it is its turn."""
+        for odd in list(self._odd):
+            place, delivery, work = odd
+            group = delivery.group if delivery.kind == "fifo" else None
+            if group is not None and any(slot.place < place and slot.group == group for slot in self._undecided()):
+                continue
+            self._odd.remove(odd)
+            run = Run(delivery=delivery, decision=work.decision, job=work.job, id=work.id)
+            if group in self._blocked:
+                run = replace(run, decision=DeferFor(0.0, "behind a failed job of its group"))
+            elif isinstance(work.decision, DeadLetter):
+                run = self._buried(work, run)
+            self._decide(place, run)
+
+    def _buried(self, work: Unworkable, run: Run) -> Run:
+        try:
+            return burial.bury_odd(self._worker, work, run)
+        except StoreUnavailable as error:
+            return replace(run, decision=HandBack("store-unavailable"), detail=str(error))
+
+    def _undecided(self) -> list[Slot]:
+        """Slots whose outcome is still open."""
+        running = list(self._running.values())
+        return [*self._pending, *running, *self._suspects, *(slot for slot, _ in self._open)]
+
     # -- who may start ----------------------------------------------------------------------------
 
     def _wave(self) -> list[Slot]:
@@ -120,9 +154,12 @@ class Batch:
         ahead = [*self._running.values(), *self._suspects, *(slot for slot, _ in self._open)]
         ids = {slot.work.record_id for slot in ahead}
         groups = {slot.group for slot in ahead} - {None}
+        odd = [(place, delivery.group) for place, delivery, _ in self._odd if delivery.kind == "fifo"]
         for slot in list(self._pending):
             if slot.group in self._blocked:
                 self._turn_away(slot, self._gate.later(slot, 0.0, "behind a failed job of its group"))
+            elif any(place < slot.place and group == slot.group for place, group in odd):
+                pass  # behind one that is no work, which is to be decided first
             elif slot.group not in groups and slot.work.record_id not in ids:
                 late = self._gate.later(slot, 0.0, "no time left") if self._is_late() else None
                 turned_away = late or self._gate.turned_away(slot)
@@ -201,8 +238,8 @@ class Batch:
         """Nothing runs without a claim: the message comes back when the store may have recovered."""
         worker = self._worker
         self._note_outage()
-        wait = worker.between(defaults.HAND_BACK)
-        self._conclude(slot, replace(slot.run, decision=DeferFor(wait, "store-unavailable"), detail=why))
+        run = replace(slot.run, detail=why)
+        self._conclude(slot, aside.without_store(worker, slot.work, run, worker.between(defaults.HAND_BACK)))
 
     def _note_outage(self) -> None:
         worker = self._worker
@@ -218,12 +255,12 @@ class Batch:
         slot.context = worker.context(work, record, until=until)
         slot.run = replace(slot.run, attempt=slot.context.attempt)
         self._started = True
-        self._running[slot.place] = slot
+        self._running[slot] = slot
         worker.journal.started(slot.run)
         self._keep_alive(slot)
         worker.lanes.start(
             Start(
-                place=slot.place,
+                place=slot,
                 job=work.job,
                 payload=work.payload,
                 ctx=slot.context,
@@ -243,7 +280,7 @@ class Batch:
             clock=worker.clock,
             every=every,
             keep=lambda: slot.hold is None or worker.brakes.renew(slot.hold),
-            stop=lambda: worker.lanes.interrupt(slot.place),
+            stop=lambda: worker.lanes.interrupt(slot),
             hidden_until=self._until + timedelta(seconds=_RETURN_MARGIN),
         )
         heart.show()
@@ -253,7 +290,9 @@ class Batch:
         # a lane that could take another job waits less than one that is done
         linger = _LINGER if self._pending else _LAST_LINGER
         for place, ending in self._worker.lanes.ended(linger=linger):
-            self._end(self._running.pop(place), ending)
+            slot = self._running.pop(place, None)
+            if slot is not None:  # else it is of a batch that broke off
+                self._end(slot, ending)
 
     def _end(self, slot: Slot, ending: Ending) -> None:
         assert slot.started is not None
@@ -270,6 +309,8 @@ class Batch:
         """Take a step that may write the record itself; an ending that is only decided waits for the next flush."""
         try:
             outcome = step()
+            if isinstance(outcome, Run) and isinstance(outcome.decision, Acknowledge):
+                self._gate.lift(slot)
         except LostClaim as error:
             outcome = replace(slot.run, decision=HandBack("lost the claim"), detail=str(error))
         except StoreUnavailable as error:
@@ -277,6 +318,9 @@ class Batch:
             # not acknowledged, visibility untouched: what was done is not recorded, and runs again
             why = "store-unavailable" if slot.started is None else "effect uncertain"
             outcome = replace(slot.run, decision=HandBack(why), detail=str(error))
+        except Exception as error:  # noqa: BLE001 a fault of ours, in this delivery: its batch goes on, its message stays
+            self._worker.journal.trouble(f"a step of {slot.work.job.name} failed: {type(error).__name__}: {error}")
+            outcome = replace(slot.run, decision=HandBack("broken"), detail=f"{type(error).__name__}: {error}")
         if isinstance(outcome, Open):
             self._open.append((slot, outcome))
         else:
@@ -299,8 +343,7 @@ class Batch:
                 worker.pause(_PAUSE * 2**attempt * worker.roll())
                 (last,) = worker.ledger.flush([opened.closing], [])[0]
             if opened.waiting is not None:
-                return aside.wait(worker, opened.run, opened.waiting)
-            worker.lift(slot.work, opened.closing.record)
+                return aside.wait(worker, slot.work, opened.run, opened.waiting)
             return opened.run
 
         self._settle(slot, step)
@@ -333,7 +376,7 @@ class Batch:
         claim = worker.claim(slot.work, until=self._stop_at, wave=1)
         worker.journal.counted("EffectUncertain", slot.work.job.name)
         self._claimed(slot, lambda: worker.ledger.take_over(claim, old, attempts=attempts))
-        while slot.place in self._running:
+        while slot in self._running:
             self._collect()
         self._flush([])
 

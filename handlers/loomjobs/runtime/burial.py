@@ -11,10 +11,11 @@ from loomjobs.core.decision import (
     HandBack,
     Reason,
 )
+from loomjobs.core.delivery import Delivery
 from loomjobs.core.halt import halt_write
 from loomjobs.core.letter import make_letter
 from loomjobs.core.record import Record
-from loomjobs.core.work import Work
+from loomjobs.core.work import Unworkable, Work
 from loomjobs.runtime.ports import (
     Run,
 )
@@ -30,6 +31,22 @@ def park(worker: Worker, run: Run, *, identity: str) -> Run:
         detail = f"{type(error).__name__}: {error}"
         return replace(run, decision=HandBack("dead-letter hand-off failed"), detail=detail)
     return run
+
+
+def bury_odd(worker: Worker, work: Unworkable, run: Run) -> Run:
+    """Dead-letter a message that is no work. On FIFO it halts its group where its job says so."""
+    delivery = run.delivery
+    job = worker.catalogue.find(work.job) if work.job else None
+    if job is not None and job.options.on_dead == "halt":
+        _halt(worker, delivery, by=f"{job.name}#message {work.id}")
+    return park(worker, run, identity=work.id)
+
+
+def bury_conflict(worker: Worker, work: Work, run: Run) -> Run:
+    """Dead-letter a message whose key belongs to other work; that record is not touched."""
+    if work.job.options.on_dead == "halt":
+        _halt(worker, run.delivery, by=f"{work.record_id}#message {work.id}")
+    return park(worker, run, identity=work.id)
 
 
 def die(
@@ -50,16 +67,8 @@ def die(
 def hand_off(worker: Worker, work: Work, record: Record, run: Run, failure: Failure | None) -> Run:
     """DYING → dead-letter queue → DEAD: after a crash in between, the next delivery resumes here."""
     reason: Any = record.why or "permanent"
-    if work.job.options.on_dead == "halt" and run.delivery.group is not None:
-        worker.ledger.write(
-            halt_write(
-                run.delivery.queue,
-                run.delivery.group,
-                by=record.id,
-                now=worker.ledger.now(),
-                expires=worker.ledger.expires(),
-            )
-        )
+    if work.job.options.on_dead == "halt":
+        _halt(worker, run.delivery, by=record.id)
     dead = DeadLetter(reason, failure, attempts=record.attempts)
     parked = park(worker, replace(run, decision=dead, attempt=record.attempts), identity=work.id)
     if isinstance(parked.decision, DeadLetter):
@@ -72,3 +81,9 @@ def last_failure(record: Record) -> Failure | None:
         return None
     last = record.history[-1]
     return Failure(last.get("kind", ""), last.get("message", ""), last.get("fingerprint", ""))
+
+
+def _halt(worker: Worker, delivery: Delivery, *, by: str) -> None:
+    if delivery.group is not None:
+        now, expires = worker.ledger.now(), worker.ledger.expires()
+        worker.ledger.write(halt_write(delivery.queue, delivery.group, by=by, now=now, expires=expires))

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from loomjobs.core import defaults
 from loomjobs.core.claim import Lapsed, Replace, Wait, judge
 from loomjobs.core.errors import StoreUnavailable
 from loomjobs.core.expiry import verdict_on_deadline
+from loomjobs.core.halt import halt_id, is_halted, lift_write
+from loomjobs.core.job import Job
 from loomjobs.core.record import Record
+from loomjobs.core.write import Item
 from loomjobs.runtime import aside
 from loomjobs.runtime.admission import Admission, Admitted, Waits, Wanted
 from loomjobs.runtime.ledger import Refused
@@ -50,10 +53,11 @@ Verdict: TypeAlias = Go | Crashed | Unread | Not
 
 
 class Gate:
-    """Of one worker; it keeps nothing between batches."""
+    """Of one batch. It remembers the marks of halted groups that it has seen."""
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
+        self._marks: dict[str, Item | None] = {}
 
     def turned_away(self, slot: Slot) -> Not | None:
         """By its own deadline, or by a dead letter that halts its FIFO group."""
@@ -124,9 +128,22 @@ class Gate:
     def _wanted(self, slot: Slot) -> Wanted:
         return Wanted(work=slot.work, receives=slot.delivery.receives, slot=slot.reserved)
 
+    def lift(self, slot: Slot) -> None:
+        """A job that had died, and has ended otherwise now, lets its FIFO group go on."""
+        mark = self._marks.get(slot.group or "")
+        if mark is not None and mark.get("by") == slot.work.record_id and not mark.get("lifted"):
+            self._worker.ledger.write(lift_write(slot.delivery.queue, slot.group or "", by=slot.work.record_id))
+
     def _is_halted(self, slot: Slot) -> bool:
         """An unreadable mark halts nothing: the claim that follows meets the same store."""
+        worker = self._worker
+        if slot.group is None or not any(job.options.on_dead == "halt" for job in self._siblings(slot)):
+            return False
         try:
-            return self._worker.is_halted(slot.work)
+            mark = self._marks[slot.group] = worker.ledger.store.read(halt_id(slot.delivery.queue, slot.group))
         except StoreUnavailable:
             return False
+        return is_halted(mark, record=slot.work.record_id, now=worker.ledger.now() // 1000)
+
+    def _siblings(self, slot: Slot) -> tuple[Job[Any, Any], ...]:
+        return self._worker.catalogue.on(slot.work.job.queue.name)

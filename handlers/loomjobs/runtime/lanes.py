@@ -15,14 +15,12 @@ from typing import Any, Protocol
 
 from loomjobs.core.context import JobContext
 from loomjobs.core.job import Job
-from loomjobs.runtime.runner import Alarm, Ending, Raised, Runner, bounded, call, new_loop, timed_out
+from loomjobs.runtime.runner import GRACE, Alarm, Ending, Raised, Runner, bounded, call, new_loop, timed_out
 
 _WAKE = object()
 """In the place of an ending: look at the timeouts again."""
 _AGAIN = 0.2
 """Seconds between two interruptions of one job."""
-GRACE = 1.0
-"""Seconds that a job beyond its timeout is given to notice; then its thread counts as one that cannot be stopped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,6 +142,7 @@ class ThreadLanes:
     def start(self, start: Start, /) -> None:
         run = self._runs[start.place] = _Run(start, monotonic() + start.seconds)
         if start.job.is_async:
+            run.until += GRACE + 0.5  # the loop's own timeout and clearing up come first
             asyncio.run_coroutine_threadsafe(self._await(start), self._event_loop())
             return
         lane = self._idle.pop() if self._idle else self._lane()
@@ -217,7 +216,8 @@ class ThreadLanes:
 
     async def _await(self, start: Start) -> None:
         try:
-            ending = await bounded(start.job, start.payload, start.ctx, start.seconds)
+            ending, is_clean = await bounded(start.job, start.payload, start.ctx, start.seconds)
+            self._stuck = self._stuck or not is_clean
         except BaseException as error:  # noqa: BLE001 whatever a job raises is its ending
             ending = Raised(error)
         self._ends.put((start.place, ending))
@@ -225,8 +225,15 @@ class ThreadLanes:
     def _event_loop(self) -> asyncio.AbstractEventLoop:
         if self._loop is None:
             self._loop = new_loop()
-            threading.Thread(target=self._loop.run_forever, daemon=True, name="loomjobs-loop").start()
+            threading.Thread(target=_run_for_ever, args=(self._loop,), daemon=True, name="loomjobs-loop").start()
         return self._loop
+
+
+def _run_for_ever(loop: asyncio.AbstractEventLoop) -> None:
+    """A task that raises SystemExit ends a loop's run: the other jobs go on in the next one."""
+    while True:
+        with suppress(SystemExit, KeyboardInterrupt):
+            loop.run_forever()
 
 
 def _raise_in(ident: int) -> None:

@@ -82,9 +82,12 @@ class Ledger:
         self._clock = clock
         self._ttl = ttl
 
-    def claim(self, claim: Claim) -> Claimed:
-        """Try to hold the record; settle one by one what stands in the way, except a lapsed run, which is reported."""
-        return self._settle(claim, self.store.write(claim_write(claim)))
+    def claim(self, claim: Claim, *, early: bool = False) -> Claimed:
+        """Try to hold the record; settle one by one what stands in the way, except a lapsed run, which is reported.
+
+        `early` also takes one that waits for a later instant: to end it, not to run it.
+        """
+        return self._settle(claim, self.store.write(claim_write(claim, early=early)))
 
     def take_over(self, claim: Claim, old: Record, *, attempts: int) -> Claimed:
         """Claim after a crash; Refused with Resume when the crashes used up its attempts."""

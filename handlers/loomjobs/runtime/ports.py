@@ -75,7 +75,8 @@ class Messages(Protocol):
 
 class Renewals(Protocol):
     def renew(self, delivery: Delivery, seconds: float, /) -> None:
-        """Have the same body sent to the same queue after `seconds`, as a fresh message. Raises whatever went wrong."""
+        """Have the body (`core.renewal`) sent to the same queue after `seconds`, as a fresh message. Raises whatever
+        went wrong."""
         ...
 
 

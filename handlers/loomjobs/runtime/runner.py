@@ -6,8 +6,9 @@ import asyncio
 import inspect
 import signal
 import threading
-from collections.abc import Coroutine, Generator
-from contextlib import contextmanager
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any, TypeAlias
@@ -43,6 +44,10 @@ class JobTimeout(Transient):
     """The job ran longer than its timeout and was stopped."""
 
 
+GRACE = 1.0
+"""Seconds that a job beyond its timeout, or what it left running, is given to end by itself."""
+
+
 class Alarm(BaseException):
     """Not an Exception, so that an author's `except Exception` cannot keep a job alive past its timeout."""
 
@@ -56,13 +61,35 @@ class Runner:
 
     def run(self, job: Job[Any, Any], payload: Any, ctx: JobContext, *, seconds: float) -> Ending:
         """Call the job. Whatever it raises is its ending, not ours."""
+        if job.is_async:
+            return self._run_async(job, payload, ctx, seconds)
         try:
             with _alarm(seconds):
-                if job.is_async:
-                    return self._await(bounded(job, payload, ctx, seconds))
                 return call(job, payload, ctx)
         except Alarm:
             return timed_out(seconds)
+
+    def _run_async(self, job: Job[Any, Any], payload: Any, ctx: JobContext, seconds: float) -> Ending:
+        """The loop's own timeout comes first; the alarm is for code that blocks the loop."""
+        if self._loop is None:
+            self._loop = asyncio.Runner(loop_factory=new_loop)
+        try:
+            with _alarm(seconds + GRACE + 0.5):
+                ending, is_clean = self._loop.run(bounded(job, payload, ctx, seconds))
+        except Alarm:
+            ending, is_clean = timed_out(seconds), False
+        except BaseException as error:  # noqa: BLE001 SystemExit of a task ends the loop's run, and is this job's failure
+            ending, is_clean = Raised(error), False
+        if not is_clean:
+            self._abandon()
+        return ending
+
+    def _abandon(self) -> None:
+        """Never run this loop again: what is left in it must not go on beside another job. One second to let it end."""
+        loop, self._loop = self._loop, None
+        with suppress(BaseException), _alarm(1.0):
+            if loop is not None:
+                loop.close()
 
     def interrupt(self) -> None:
         """Stop the running job as its timeout would; for a thread beside the main one."""
@@ -74,11 +101,6 @@ class Runner:
         if self._loop is not None:
             self._loop.close()
             self._loop = None
-
-    def _await(self, coroutine: Coroutine[Any, Any, Ending]) -> Ending:
-        if self._loop is None:
-            self._loop = asyncio.Runner(loop_factory=new_loop)
-        return self._loop.run(coroutine)
 
 
 def timed_out(seconds: float) -> Raised:
@@ -99,30 +121,36 @@ def call(job: Job[Any, Any], payload: Any, ctx: JobContext) -> Ending:
     return _never_ran(value) or Returned(value)
 
 
-async def bounded(job: Job[Any, Any], payload: Any, ctx: JobContext, seconds: float) -> Ending:
-    """An `async def` job's ending within its timeout. What it left running is cancelled: nothing may thaw into another
-    job; of jobs side by side each cancels its own only."""
+async def bounded(job: Job[Any, Any], payload: Any, ctx: JobContext, seconds: float) -> tuple[Ending, bool]:
+    """An `async def` job's ending within its timeout, and whether nothing of it is left running.
+
+    What it left is cancelled, since nothing may thaw into another job; of jobs side by side each cancels its own only.
+    """
     token = running.set(ctx if isinstance(ctx, RunContext) else None)
+    _making.set(ctx)
     limit = asyncio.timeout(seconds)
+    ending: Ending
     try:
         async with limit:
             value = await job(payload, ctx)
+        ending = _never_ran(value) or Returned(value)
     except TimeoutError as error:
-        return timed_out(seconds) if limit.expired() else Raised(error)
+        ending = timed_out(seconds) if limit.expired() else Raised(error)
     except Alarm:
         raise
     except BaseException as error:  # noqa: BLE001 as above
-        return Raised(error)
+        ending = Raised(error)
     finally:
         running.reset(token)
-        mine = asyncio.current_task()
-        left = [task for task in asyncio.all_tasks() if task is not mine and _parent_run.get(task) is ctx]
-        for task in left:
-            task.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
-    return _never_ran(value) or Returned(value)
+    mine = asyncio.current_task()
+    left = {task for task in asyncio.all_tasks() if task is not mine and _parent_run.get(task) is ctx}
+    for task in left:
+        task.cancel()
+    stubborn = (await asyncio.wait(left, timeout=GRACE))[1] if left else set[asyncio.Task[Any]]()
+    return ending, not stubborn
 
 
+_making: ContextVar[JobContext | None] = ContextVar("loomjobs_making", default=None)
 _parent_run: WeakKeyDictionary[asyncio.Task[Any], JobContext | None] = WeakKeyDictionary()
 """The run whose code made a task: tasks inherit the context variables of their maker."""
 
@@ -133,7 +161,7 @@ def new_loop() -> asyncio.AbstractEventLoop:
 
     def make(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> asyncio.Task[Any]:
         task: asyncio.Task[Any] = asyncio.Task(coroutine, loop=loop, **options)
-        _parent_run[task] = running.get()
+        _parent_run[task] = _making.get()
         return task
 
     loop.set_task_factory(make)

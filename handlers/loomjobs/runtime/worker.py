@@ -11,7 +11,6 @@ from loomjobs.core.budget import Budget, Waiting, spend
 from loomjobs.core.catalogue import Catalogue
 from loomjobs.core.claim import Claim
 from loomjobs.core.commit import Transactor
-from loomjobs.core.halt import halt_id, is_halted, lift_write
 from loomjobs.core.record import Record
 from loomjobs.core.work import Work
 from loomjobs.runtime.brakes import Brakes
@@ -93,19 +92,6 @@ class Worker:
             producer=self.producer,
             effects=Effects(work=work, record=record, ledger=self.ledger, transactor=self.transactor, clock=self.clock),
         )
-
-    def is_halted(self, work: Work) -> bool:
-        """Another job of its FIFO group is dead, and says that the group waits for an operator."""
-        group = work.delivery.group
-        if group is None or not any(job.options.on_dead == "halt" for job in self.catalogue.on(work.job.queue.name)):
-            return False
-        mark = self.ledger.store.read(halt_id(work.delivery.queue, group))
-        return is_halted(mark, record=work.record_id, now=self.ledger.now() // 1000)
-
-    def lift(self, work: Work, record: Record) -> None:
-        """A job that had died and has now succeeded lets its group go on."""
-        if work.job.options.on_dead == "halt" and work.delivery.group is not None and record.epoch > 1:
-            self.ledger.write(lift_write(work.delivery.queue, work.delivery.group, by=record.id))
 
     def tell_of_brakes(self, job: str) -> None:
         """What the brakes noticed since the last time, to the journal."""
