@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -73,11 +74,17 @@ def valid(schedule: dict[str, Any]) -> None:
     assert not ParamValidator().validate(schedule, shape).has_errors()
 
 
-def test_a_renewal_sends_the_same_body_to_the_same_queue_once_and_then_is_gone(cloud: Cloud) -> None:
+def test_a_renewal_of_a_body_that_loses_nothing_is_the_same_byte_for_byte(cloud: Cloud) -> None:
+    body = '{"id":  "mine", "job": "é"}'
+    OneOffSchedules(ENVIRONMENT).renew(replace(DELIVERY, body=body), 7_200.0)
+    assert cloud.schedules()[0]["Target"]["Input"] == body
+
+
+def test_a_renewal_sends_the_same_job_to_the_same_queue_once_and_then_is_gone(cloud: Cloud) -> None:
     OneOffSchedules(ENVIRONMENT).renew(DELIVERY, 7_200.0)
     (schedule,) = cloud.schedules()
     valid(schedule)
-    assert schedule["Target"]["Input"] == DELIVERY.body
+    assert json.loads(schedule["Target"]["Input"]) == json.loads(DELIVERY.body) | {"id": DELIVERY.message_id}
     assert schedule["Target"]["Arn"] == ENVIRONMENT[names.SOURCE_ARN]
     assert schedule["ActionAfterCompletion"] == "DELETE"
     assert schedule["ScheduleExpressionTimezone"] == "UTC"
