@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -82,6 +83,13 @@ def test_it_holds_what_a_worker_needs_and_nothing_else(root: Path) -> None:
         "thing/__init__.py",
         "thing-1.0.dist-info/METADATA",
     }
+
+
+def test_it_keeps_the_data_of_every_service_that_the_library_has_a_client_for() -> None:
+    source = (Path(__file__).parents[2] / "handlers" / "loomjobs" / "aws" / "clients.py").read_text()
+    asked = set(re.findall(r'_client\("(\w+)"\)', source))
+    assert {"sqs", "dynamodb", "scheduler", "lambda"} <= asked
+    assert asked <= set(building.SERVICES)
 
 
 def test_two_builds_are_the_same_to_the_byte(root: Path, tmp_path: Path) -> None:
@@ -166,6 +174,7 @@ def test_the_real_asset_starts_a_worker_from_itself_alone(tmp_path: Path) -> Non
         "LOOMJOBS_SOURCE_URL": "https://q",
         "LOOMJOBS_DLQ_URL": "https://d",
         "LOOMJOBS_RECORD_TTL": "86400",
+        "LOOMJOBS_RECEIVES": "200",
         "POWERTOOLS_SERVICE_NAME": "x",
         "POWERTOOLS_METRICS_NAMESPACE": "x",
     }
