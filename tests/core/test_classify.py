@@ -20,6 +20,7 @@ import requests
 import urllib3.exceptions
 
 from loomjobs.core import errors
+from loomjobs.core.call import Report
 from loomjobs.core.classify import Sorting, classify, retry_after, sort_status
 from loomjobs.core.retry import Retry
 from loomjobs.core.signals import Permanent, Transient
@@ -167,7 +168,7 @@ def test_an_unprocessable_request_is_permanent_on_each_client(error: Exception) 
         urllib3.exceptions.ProtocolError(),
         requests.ConnectionError(),
         requests.ReadTimeout(),
-        errors.NotSent(SimpleNamespace(unsent=(), accepted=0), "throttled"),  # type: ignore[arg-type]
+        errors.NotSent(Report(accepted=0), "throttled"),
         errors.StoreUnavailable("table"),
         Transient("busy"),
     ],

@@ -36,6 +36,8 @@ class EnqueueLog(Silent):
     """A producer's journal: one record a message on the logger `loomjobs`, with its fields as `extra`."""
 
     def enqueued(self, messages: Sequence[Outgoing], /) -> None:
+        if not _log.isEnabledFor(logging.INFO):
+            return
         for message in messages:
             queue = message.call.job.queue.name
             fields = {"job": message.call.job.name, "id": message.id, "key": message.key, "to_queue": queue}

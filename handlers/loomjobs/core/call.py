@@ -46,14 +46,40 @@ class Enqueued:
     outcome: Literal["accepted", "duplicate", "delayed"]
 
 
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """A call that its queue will not take as it is, and what the queue said."""
+
+    call: Call
+    reason: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What became of many calls. A queue cannot tell a duplicate: `duplicate` counts what the record suppressed."""
+    """What became of many calls. A queue cannot tell a duplicate: `duplicate` counts what the record suppressed.
+
+    - `rejected`: refused for good, such as for a right that is missing; sending them again changes nothing.
+    - `unsent`: not in the queue, by the server's fault or since the sending stopped before; safe to send again.
+    - `unknown`: no answer came, so they may be in the queue.
+    """
 
     accepted: int
     duplicate: int = 0
+    rejected: tuple[Rejected, ...] = ()
     unsent: tuple[Call, ...] = ()
     unknown: tuple[Call, ...] = ()
+
+    @property
+    def summary(self) -> str:
+        """In words, with what did not occur left out."""
+        counts = {
+            "accepted": self.accepted,
+            "duplicates": self.duplicate,
+            "rejected": len(self.rejected),
+            "not sent": len(self.unsent),
+            "with unknown outcome": len(self.unknown),
+        }
+        return ", ".join(f"{count} {what}" for what, count in counts.items() if count or what == "accepted")
 
 
 def call(

@@ -108,12 +108,13 @@ class UndeclaredSend(EnqueueError):
 
 
 class NotSent(EnqueueError):
-    """The queue did not take `report.unsent`; the other `report.accepted` are in. Sending `unsent` again is safe."""
+    """The queue did not take all: `report.rejected` are refused for good, `report.unsent` are safe to send again. The
+    other `report.accepted` are in."""
 
     def __init__(self, report: Report, reason: str) -> None:
         self.report = report
         self.reason = reason
-        super().__init__(f"{len(report.unsent)} not sent ({report.accepted} accepted): {reason}")
+        super().__init__(f"{report.summary}: {reason}")
 
 
 class UnknownOutcome(EnqueueError):
@@ -123,7 +124,7 @@ class UnknownOutcome(EnqueueError):
     def __init__(self, report: Report, reason: str) -> None:
         self.report = report
         self.reason = reason
-        super().__init__(f"{len(report.unknown)} with unknown outcome ({report.accepted} accepted): {reason}")
+        super().__init__(f"{report.summary}: {reason}")
 
 
 class CommitError(LoomjobsError):

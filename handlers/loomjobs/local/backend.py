@@ -126,6 +126,7 @@ class Backend:
             roll=self._roll,
             journal=self.journal,
             pause=lambda seconds: self.clock.advance(timedelta(seconds=seconds)),
+            senders=1,  # in order, and on the thread of the test
         )
         self.workers = {name: self._worker(name, pace) for name in self._declared}
 
