@@ -2,7 +2,8 @@
 
 Declare: Queue Workload Retry Rate job tombstone EACH_ENQUEUE · Resource Secret Setting Service · schedule cron every
 Inside a job: JobContext · Permanent Transient · Signal Defer Continue
-Send: call enqueue enqueue_many aenqueue status cancel · Call Enqueued Report Status Cancelled
+Send: call enqueue enqueue_many aenqueue aenqueue_many status cancel · Producer
+Sent: Call Enqueued Report Rejected Status Cancelled
 Errors: loomjobs.core.errors draws the tree
 """
 
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from loomjobs.core.call import Call, Enqueued, Report, call
+from loomjobs.core.call import Call, Enqueued, Rejected, Report, call
 from loomjobs.core.context import JobContext
 from loomjobs.core.cron import When, cron, every
 from loomjobs.core.declare import job
@@ -38,8 +39,9 @@ from loomjobs.core.signals import Continue, Defer, Permanent, Signal, Transient
 from loomjobs.core.uses import Rate, Resource, Secret, Service, Setting, Use
 
 if TYPE_CHECKING:
+    from loomjobs.aws.producer import Producer
     from loomjobs.runtime.cancelling import Cancelled, cancel
-    from loomjobs.runtime.sending import aenqueue, enqueue, enqueue_many
+    from loomjobs.runtime.sending import aenqueue, aenqueue_many, enqueue, enqueue_many
     from loomjobs.runtime.status import Status, status
 
 __all__ = [
@@ -66,8 +68,10 @@ __all__ = [
     "Overlap",
     "PayloadTooLarge",
     "Permanent",
+    "Producer",
     "Queue",
     "Rate",
+    "Rejected",
     "Report",
     "Resource",
     "Retry",
@@ -84,6 +88,7 @@ __all__ = [
     "When",
     "Workload",
     "aenqueue",
+    "aenqueue_many",
     "call",
     "cancel",
     "cron",
@@ -97,13 +102,15 @@ __all__ = [
 ]
 
 _ON_FIRST_USE = {
-    "aenqueue": "sending",
-    "enqueue": "sending",
-    "enqueue_many": "sending",
-    "Cancelled": "cancelling",
-    "cancel": "cancelling",
-    "Status": "status",
-    "status": "status",
+    "Producer": "aws.producer",
+    "aenqueue": "runtime.sending",
+    "aenqueue_many": "runtime.sending",
+    "enqueue": "runtime.sending",
+    "enqueue_many": "runtime.sending",
+    "Cancelled": "runtime.cancelling",
+    "cancel": "runtime.cancelling",
+    "Status": "runtime.status",
+    "status": "runtime.status",
 }
 
 
@@ -113,4 +120,4 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'loomjobs' has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(f"loomjobs.runtime.{_ON_FIRST_USE[name]}"), name)
+    return getattr(import_module(f"loomjobs.{_ON_FIRST_USE[name]}"), name)

@@ -147,5 +147,6 @@ def aws(account: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Aws]:
 
 def _forget() -> None:
     """Clients are kept per process; these are of one test."""
-    for kept in (clients._session, clients._client, connect.process_producer, connect.process_store, process._secret):
-        kept.cache_clear()
+    clients.forget()
+    connect.forget()
+    process._secret.cache_clear()

@@ -10,9 +10,10 @@ import os
 import random
 import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
+from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -22,8 +23,11 @@ from loomjobs.aws.store import DynamoStore
 from loomjobs.core import names
 from loomjobs.core.errors import ConfigurationError
 from loomjobs.core.outgoing import Outgoing
-from loomjobs.runtime.ports import Journal, Silent
-from loomjobs.runtime.producer import Producer
+from loomjobs.runtime.ports import Journal, Sender, Silent
+from loomjobs.runtime.producer import SENDERS, Producer
+
+if TYPE_CHECKING:
+    from mypy_boto3_ssm import SSMClient
 
 _log = logging.getLogger("loomjobs")
 
@@ -57,21 +61,30 @@ def process_sender() -> SqsSender:
 
 def make_producer(environment: Mapping[str, str], journal: Journal) -> Producer:
     """A producer that finds queues by these variables."""
+    return producer_over(SqsSender(clients.sqs(), QueueUrls(environment).find), journal)
+
+
+def producer_over(sender: Sender, journal: Journal, *, senders: int = SENDERS) -> Producer:
     return Producer(
-        SqsSender(clients.sqs(), QueueUrls(environment).find),
+        sender,
         clock=utc_now,
         token=lambda: secrets.token_hex(16),
         roll=random.random,
         journal=journal,
         pause=time.sleep,
+        senders=senders,
     )
 
 
 class QueueUrls:
-    """Queue URLs: in a worker from its environment, elsewhere from SSM by `LOOMJOBS_ENV`, each looked up once."""
+    """Queue URLs: in a worker from its environment, elsewhere from SSM by `LOOMJOBS_ENV`, each looked up once.
 
-    def __init__(self, environment: Mapping[str, str]) -> None:
+    `ssm` makes the client where one is needed.
+    """
+
+    def __init__(self, environment: Mapping[str, str], ssm: Callable[[], SSMClient] = clients.ssm) -> None:
         self._environment = environment
+        self._ssm = ssm
         self._found: dict[str, str] = {}
 
     def find(self, queue: str) -> str:
@@ -86,7 +99,7 @@ class QueueUrls:
 
     def _look_up(self, queue: str) -> str:
         app = self._environment.get(names.APP, "loomjobs")
-        return _parameter(names.queue_url_parameter(app, _env(self._environment), queue))
+        return _parameter(names.queue_url_parameter(app, _env(self._environment), queue), self._ssm())
 
 
 @cache
@@ -97,8 +110,17 @@ def process_store() -> DynamoStore:
         path = names.parameter(
             os.environ.get(names.APP, "loomjobs"), _env(os.environ), "foundation", "executions", "name"
         )
-        table = _parameter(path)
+        table = _parameter(path, clients.ssm())
     return DynamoStore(table, client=clients.dynamodb())
+
+
+def forget() -> None:
+    """Make the process's producer and store anew when next asked, over new clients."""
+    process_producer.cache_clear()
+    process_store.cache_clear()
+
+
+os.register_at_fork(after_in_child=forget)
 
 
 def _env(environment: Mapping[str, str]) -> str:
@@ -108,9 +130,9 @@ def _env(environment: Mapping[str, str]) -> str:
     return env
 
 
-def _parameter(path: str) -> str:
+def _parameter(path: str, ssm: SSMClient) -> str:
     try:
-        return clients.ssm().get_parameter(Name=path)["Parameter"].get("Value", "")
+        return ssm.get_parameter(Name=path)["Parameter"].get("Value", "")
     except (ClientError, BotoCoreError) as error:
         raise ConfigurationError(
             f"SSM parameter {path} cannot be read: {error}. Is the environment deployed to this account and region, "

@@ -6,7 +6,7 @@ import hashlib
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypedDict, TypeVar
 
 from loomjobs.core import limits
 from loomjobs.core.errors import InvalidOption
@@ -35,6 +35,19 @@ class Call:
 
     def __repr__(self) -> str:
         return f"<call {self.job.name} {self.key or ''}>"
+
+
+class CallOptions(TypedDict, total=False):
+    """What `call` can be told beside the job and its payload; `enqueue` and its kin pass it on."""
+
+    delay: timedelta | None
+    at: datetime | None
+    key: str | None
+    tenant: str | None
+    group: str | None
+    expires: timedelta | datetime | None
+    unique_for: timedelta | None
+    then: Call | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +81,15 @@ class Report:
     rejected: tuple[Rejected, ...] = ()
     unsent: tuple[Call, ...] = ()
     unknown: tuple[Call, ...] = ()
+
+    def __add__(self, other: Report) -> Report:
+        return Report(
+            accepted=self.accepted + other.accepted,
+            duplicate=self.duplicate + other.duplicate,
+            rejected=self.rejected + other.rejected,
+            unsent=self.unsent + other.unsent,
+            unknown=self.unknown + other.unknown,
+        )
 
     @property
     def summary(self) -> str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal, Protocol, TypeVar
+from typing import Generic, Literal, Protocol, TypeAlias, TypeVar
 
 from loomjobs.core import limits
 from loomjobs.core.call import Call, expiry, fifo_id
@@ -47,6 +48,9 @@ class Sendable(Protocol):
 
 
 S = TypeVar("S", bound=Sendable)
+
+Lane: TypeAlias = tuple[str, int]
+"""A queue, and on FIFO one of its parts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,18 +102,39 @@ def address(call: Call, *, id: str, now: datetime, origin: Origin) -> Outgoing:
     )
 
 
+def lane(message: Outgoing, parts: int) -> Lane:
+    """Messages of one FIFO group are always in the same of so many parts of their queue; sent one batch at a time,
+    none of them overtakes another. A standard queue has one part, and no order."""
+    queue = message.call.job.queue
+    return queue.name, zlib.crc32((message.group or "").encode()) % parts if queue.fifo else 0
+
+
+class Pack(Generic[S]):
+    """Messages of one queue within SQS's ten entries and one mebibyte."""
+
+    def __init__(self) -> None:
+        self.messages: list[S] = []
+        self._size = 0
+
+    def fits(self, message: S) -> bool:
+        is_full = len(self.messages) == limits.SQS_BATCH_ENTRIES
+        return not is_full and (not self.messages or self._size + message.size <= limits.SQS_MESSAGE_BYTES)
+
+    def add(self, message: S) -> None:
+        self.messages.append(message)
+        self._size += message.size
+
+
 def packs(messages: Sequence[S]) -> Iterator[Sequence[S]]:
-    """Batches within SQS's ten entries and one mebibyte, in order."""
-    batch: list[S] = []
-    size = 0
+    """All of them in order, as batches that SQS takes."""
+    pack: Pack[S] = Pack()
     for message in messages:
-        if batch and (len(batch) == limits.SQS_BATCH_ENTRIES or size + message.size > limits.SQS_MESSAGE_BYTES):
-            yield batch
-            batch, size = [], 0
-        batch.append(message)
-        size += message.size
-    if batch:
-        yield batch
+        if not pack.fits(message):
+            yield pack.messages
+            pack = Pack()
+        pack.add(message)
+    if pack.messages:
+        yield pack.messages
 
 
 def _sooner(one: datetime | None, other: datetime | None) -> datetime | None:

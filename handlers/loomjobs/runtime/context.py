@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from contextvars import ContextVar
@@ -102,11 +101,14 @@ class RunContext:
         return self.send_many(call(job, payload) for payload in payloads)
 
     async def aenqueue(self, job: Job[P, Any], payload: P, /, *, delay: timedelta | None = None) -> Enqueued:
-        return await asyncio.to_thread(self.enqueue, job, payload, delay=delay)
+        return await self.asend(call(job, payload, delay=delay))
 
     def send(self, one: Call) -> Enqueued:
         """Send a call that the job declares."""
         return self.producer.enqueue(self._allowed(one), origin=self._origin())
+
+    async def asend(self, one: Call) -> Enqueued:
+        return await self.producer.aenqueue(self._allowed(one), origin=self._origin())
 
     def send_many(self, calls: Iterable[Call]) -> Report:
         return self.producer.enqueue_many((self._allowed(one) for one in calls), origin=self._origin())

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
 from loomjobs.core.call import Call, Enqueued, Report
 from loomjobs.core.outgoing import Origin, Outgoing, Sent, address
+from loomjobs.runtime.gatherer import Gatherer
 from loomjobs.runtime.ports import Clock, Journal, Roll, Sender, Token
 from loomjobs.runtime.stream import Stream
 from loomjobs.runtime.tally import Tally
@@ -14,7 +17,7 @@ from loomjobs.runtime.tally import Tally
 TRIES = 4
 """Sends of one message while the failure is the server's: SQS answered that it did not take it."""
 SENDERS = 8
-"""Requests that `enqueue_many` has under way at a time; boto3's pool keeps ten connections."""
+"""Requests that `enqueue_many` and `aenqueue` have under way at a time; boto3's pool keeps ten connections."""
 _PAUSE = 0.1
 
 Delivered: TypeAlias = "Sequence[tuple[Outgoing, Sent]]"
@@ -22,10 +25,10 @@ Delivered: TypeAlias = "Sequence[tuple[Outgoing, Sent]]"
 
 
 class Producer:
-    """Stateless between calls, so threads may share one.
+    """Threads and event loops may share one.
 
     `pause` waits so many seconds between tries; `senders` is how many requests `enqueue_many` has under way at a time,
-    in threads where it is above 1.
+    in threads where it is above 1, and `aenqueue` in each event loop.
     """
 
     def __init__(
@@ -46,6 +49,7 @@ class Producer:
         self.journal = journal
         self._pause = pause
         self._senders = senders
+        self._gatherers: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Gatherer] = weakref.WeakKeyDictionary()
 
     def address(self, one: Call, *, origin: Origin) -> Outgoing:
         """The message of a call with an id of its own, for somebody else to send."""
@@ -70,6 +74,19 @@ class Producer:
         with Stream(self.deliver, tally, senders=self._senders) as stream:
             stream.take(self.address(one, origin=origin) for one in calls)
         return tally.settle()
+
+    async def aenqueue(self, one: Call, *, origin: Origin = Origin()) -> Enqueued:  # noqa: B008 it is frozen
+        """`enqueue` for a task: the event loop stays free, and tasks that enqueue at the same time share requests."""
+        message = self.address(one, origin=origin)
+        await self._gatherer().send(message)
+        return enqueued(message)
+
+    def _gatherer(self) -> Gatherer:
+        loop = asyncio.get_running_loop()
+        gatherer = self._gatherers.get(loop)
+        if gatherer is None:
+            gatherer = self._gatherers[loop] = Gatherer(self.deliver, self.journal, senders=self._senders)
+        return gatherer
 
     def deliver(self, pack: Sequence[Outgoing], /) -> Delivered:
         """One batch call for one queue, and again for what the server failed to take; never for what may have

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Generator, Iterable
+from collections.abc import AsyncIterator, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from datetime import datetime, timedelta
-from typing import Any, TypeVar, overload
+from typing import Any, TypeVar, Unpack, overload
 
-from loomjobs.core.call import Call, Enqueued, Report, call
+from loomjobs.core.call import Call, CallOptions, Enqueued, Report, call
 from loomjobs.core.job import Job
 from loomjobs.runtime.context import running
+from loomjobs.runtime.pages import Many, each, send_pages
 from loomjobs.runtime.producer import Producer
 
 P = TypeVar("P")
@@ -29,37 +28,13 @@ def bound(producer: Producer) -> Generator[None]:
         _bound.reset(token)
 
 
-def enqueue(
-    job: Job[P, Any],
-    payload: P,
-    /,
-    *,
-    delay: timedelta | None = None,
-    at: datetime | None = None,
-    key: str | None = None,
-    tenant: str | None = None,
-    group: str | None = None,
-    expires: timedelta | datetime | None = None,
-    unique_for: timedelta | None = None,
-    then: Call | None = None,
-) -> Enqueued:
+def enqueue(job: Job[P, Any], payload: P, /, **options: Unpack[CallOptions]) -> Enqueued:
     """Send one job; returning means that SQS has it. Options are those of `call`.
 
     Raises BadPayload, BadKey, InvalidOption, PayloadTooLarge before anything is sent; NotSent when the queue refused
     it; UnknownOutcome when no answer came. Inside a job it is `ctx.enqueue`: the target must stand in `sends=`.
     """
-    one = call(
-        job,
-        payload,
-        delay=delay,
-        at=at,
-        key=key,
-        tenant=tenant,
-        group=group,
-        expires=expires,
-        unique_for=unique_for,
-        then=then,
-    )
+    one = call(job, payload, **options)
     run = running.get()
     return run.send(one) if run is not None else producer().enqueue(one)
 
@@ -72,20 +47,48 @@ def enqueue_many(
     first: Job[Any, Any] | Iterable[Call], payloads: Iterable[Any] = (), /, *, tenant: str | None = None
 ) -> Report:
     """Send any number with bounded memory, ten to a request. Raises NotSent or UnknownOutcome with their `report`."""
-    if isinstance(first, Job):
-        job = first
-        calls: Iterable[Call] = (call(job, payload, tenant=tenant) for payload in payloads)
-    else:
-        calls = first
+    calls = calls_of(first, payloads, tenant)
     run = running.get()
     return run.send_many(calls) if run is not None else producer().enqueue_many(calls)
 
 
-async def aenqueue(
-    job: Job[P, Any], payload: P, /, *, delay: timedelta | None = None, at: datetime | None = None
-) -> Enqueued:
-    """`enqueue` for asyncio callers: the request runs in a thread, the event loop stays free."""
-    return await asyncio.to_thread(enqueue, job, payload, delay=delay, at=at)
+async def aenqueue(job: Job[P, Any], payload: P, /, **options: Unpack[CallOptions]) -> Enqueued:
+    """`enqueue` for asyncio callers. The event loop stays free, and tasks that enqueue at the same time share requests,
+    ten messages to each; a lone one does not wait for others."""
+    one = call(job, payload, **options)
+    run = running.get()
+    return await (run.asend(one) if run is not None else producer().aenqueue(one))
+
+
+@overload
+async def aenqueue_many(job: Job[P, Any], payloads: Many[P], /, *, tenant: str | None = ...) -> Report: ...
+@overload
+async def aenqueue_many(calls: Many[Call], /) -> Report: ...
+async def aenqueue_many(
+    first: Job[Any, Any] | Many[Call], payloads: Many[Any] = (), /, *, tenant: str | None = None
+) -> Report:
+    """`enqueue_many` for asyncio callers, from an iterable of either kind: it is read in the calling task, 500 at a
+    time, and sent beside it. A cancelled task leaves the page that is under way to be sent."""
+    run = running.get()
+    return await send_pages(
+        run.send_many if run is not None else producer().enqueue_many, acalls_of(first, payloads, tenant)
+    )
+
+
+def calls_of(first: Job[Any, Any] | Iterable[Call], payloads: Iterable[Any], tenant: str | None) -> Iterator[Call]:
+    """The calls of either form of `enqueue_many`, each built when it is read."""
+    if isinstance(first, Job):
+        return (call(first, payload, tenant=tenant) for payload in payloads)
+    return iter(first)
+
+
+async def acalls_of(first: Job[Any, Any] | Many[Call], payloads: Many[Any], tenant: str | None) -> AsyncIterator[Call]:
+    if isinstance(first, Job):
+        async for payload in each(payloads):
+            yield call(first, payload, tenant=tenant)
+    else:
+        async for one in each(first):
+            yield one
 
 
 def producer() -> Producer:

@@ -6,20 +6,16 @@ none overtakes another. What fits one request is sent without any thread.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from types import TracebackType
 from typing import TypeAlias
 
-from loomjobs.core import limits
-from loomjobs.core.outgoing import Outgoing, Sent
+from loomjobs.core.outgoing import Lane, Outgoing, Pack, Sent, lane
 from loomjobs.runtime.tally import Tally
 
 Deliver: TypeAlias = Callable[[Sequence[Outgoing]], Sequence[tuple[Outgoing, Sent]]]
 _Answer: TypeAlias = "Future[Sequence[tuple[Outgoing, Sent]]]"
-_Lane: TypeAlias = tuple[str, int]
-"""A queue, and on FIFO one of its parts."""
 
 
 class Stream:
@@ -30,8 +26,8 @@ class Stream:
         self._tally = tally
         self._senders = senders
         self._pool: ThreadPoolExecutor | None = None
-        self._waiting: dict[_Lane, _Batch] = {}
-        self._under_way: dict[_Answer, tuple[_Lane, Sequence[Outgoing]]] = {}
+        self._waiting: dict[Lane, Pack[Outgoing]] = {}
+        self._under_way: dict[_Answer, tuple[Lane, Sequence[Outgoing]]] = {}
         self._error: Exception | None = None
 
     def __enter__(self) -> Stream:
@@ -54,23 +50,18 @@ class Stream:
     def take(self, messages: Iterable[Outgoing]) -> None:
         """Read and send until the end, or until a batch was not accepted whole."""
         for message in messages:
-            lane = self._lane(message)
-            batch = self._waiting.setdefault(lane, _Batch())
-            if not batch.fits(message):
-                self._send(lane)
-                batch = self._waiting[lane] = _Batch()
-            batch.add(message)
+            place = lane(message, self._senders)
+            pack = self._waiting.setdefault(place, Pack())
+            if not pack.fits(message):
+                self._send(place)
+                pack = self._waiting[place] = Pack()
+            pack.add(message)
             if self._has_failed:
                 return
 
     @property
     def _has_failed(self) -> bool:
         return self._tally.failed or self._error is not None
-
-    def _lane(self, message: Outgoing) -> _Lane:
-        queue = message.call.job.queue
-        part = zlib.crc32((message.group or "").encode()) % self._senders if queue.fifo else 0
-        return queue.name, part
 
     def _finish(self) -> None:
         """Send the last batches, each no longer than those before it, and wait for every answer."""
@@ -80,22 +71,22 @@ class Stream:
         while self._under_way:
             self._collect()
 
-    def _send(self, lane: _Lane, *, here: bool = False) -> None:
-        messages = self._waiting.pop(lane).messages
-        while len(self._under_way) >= self._senders or self._is_behind(lane, messages):
+    def _send(self, place: Lane, *, here: bool = False) -> None:
+        messages = self._waiting.pop(place).messages
+        while len(self._under_way) >= self._senders or self._is_behind(place, messages):
             self._collect()
         if self._has_failed:
             self._tally.leave(messages)
             return
         if here or self._senders == 1:
-            self._under_way[_run(self._deliver, messages)] = lane, messages
+            self._under_way[_run(self._deliver, messages)] = place, messages
             self._collect()
         else:
             self._pool = self._pool or ThreadPoolExecutor(self._senders, thread_name_prefix="loomjobs-send")
-            self._under_way[self._pool.submit(self._deliver, messages)] = lane, messages
+            self._under_way[self._pool.submit(self._deliver, messages)] = place, messages
 
-    def _is_behind(self, lane: _Lane, messages: Sequence[Outgoing]) -> bool:
-        return messages[0].call.job.queue.fifo and any(other == lane for other, _ in self._under_way.values())
+    def _is_behind(self, place: Lane, messages: Sequence[Outgoing]) -> bool:
+        return messages[0].call.job.queue.fifo and any(other == place for other, _ in self._under_way.values())
 
     def _collect(self) -> None:
         """Count the answers that have come, at least one. The first error stops everything that was not sent yet."""
@@ -106,22 +97,6 @@ class Stream:
             except Exception as error:  # noqa: BLE001 raised by __exit__, when all that is under way is counted
                 self._tally.leave(messages)
                 self._error = self._error or error
-
-
-class _Batch:
-    """Messages of one lane, within SQS's ten entries and one mebibyte."""
-
-    def __init__(self) -> None:
-        self.messages: list[Outgoing] = []
-        self._size = 0
-
-    def fits(self, message: Outgoing) -> bool:
-        is_full = len(self.messages) == limits.SQS_BATCH_ENTRIES
-        return not is_full and (not self.messages or self._size + message.size <= limits.SQS_MESSAGE_BYTES)
-
-    def add(self, message: Outgoing) -> None:
-        self.messages.append(message)
-        self._size += message.size
 
 
 def _run(deliver: Deliver, messages: Sequence[Outgoing]) -> _Answer:
