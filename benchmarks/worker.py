@@ -78,8 +78,7 @@ class _Bench:
 
         from loomjobs.aws import clients
 
-        clients._session.cache_clear()  # an earlier measurement's emulator is gone, and its clients with it
-        clients._client.cache_clear()
+        clients.forget()  # an earlier measurement's emulator is gone, and its clients with it
         boto3.setup_default_session()
         self.wait = wait
 

@@ -3,6 +3,7 @@
 # pyright: strict
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -18,6 +19,7 @@ from loomjobs import (
     MissedRuns,
     Overlap,
     Permanent,
+    Producer,
     Queue,
     Report,
     Resource,
@@ -28,6 +30,8 @@ from loomjobs import (
     Tick,
     Transient,
     Workload,
+    aenqueue,
+    aenqueue_many,
     call,
     cancel,
     cron,
@@ -148,6 +152,12 @@ def use() -> None:
     assert_type(enqueue(write, one, delay=timedelta(minutes=1)), Enqueued)
     assert_type(call(post, one), Call)
     assert_type(enqueue_many(post, (Statement(str(i), date(2024, 1, 1)) for i in range(3))), Report)
+    producer = Producer("prod", app="books", queues={"billing": "https://sqs/1/billing"}, senders=16)
+    assert_type(producer.enqueue(post, one, delay=timedelta(minutes=1), key="k"), Enqueued)
+    assert_type(producer.enqueue_many(post, [one]), Report)
+    assert_type(producer.enqueue_many([call(post, one)]), Report)
+    with producer.bound():
+        enqueue(post, one)
     assert_type(enqueue_many([call(post, one), call(close, Close(date(2024, 1, 1)))]), Report)
     assert_type(enqueue(post, one, expires=timedelta(hours=1)), Enqueued)
     assert_type(call(post, one, expires=datetime(2030, 1, 1, tzinfo=UTC)), Call)
@@ -167,3 +177,12 @@ def test_it(jobs: Jobs) -> None:
     assert_type(jobs.enqueued(post), list[Statement])
     jobs.assert_enqueued(post, one, times=1)
     jobs.provide({statements: "bucket", sender: "a@b.c", token: "t"})
+
+
+async def asynchronous(one: Statement, stream: AsyncIterator[Statement], producer: Producer) -> None:
+    assert_type(await aenqueue(post, one, expires=timedelta(hours=1)), Enqueued)
+    assert_type(await aenqueue_many(post, stream), Report)
+    assert_type(await aenqueue_many(post, [one]), Report)
+    assert_type(await aenqueue_many([call(post, one)]), Report)
+    assert_type(await producer.aenqueue(post, one), Enqueued)
+    assert_type(await producer.aenqueue_many(post, stream), Report)

@@ -10,8 +10,10 @@ from loomjobs import (
     JobContext,
     MissedRuns,
     Overlap,
+    Producer,
     Queue,
     Workload,
+    aenqueue,
     call,
     cancel,
     cron,
@@ -45,6 +47,10 @@ def wrong(ctx: JobContext) -> None:
     call(post, "c1")  # type: ignore[misc]  # pyright: ignore[reportArgumentType]
     enqueue_many(post, [Other(date(2024, 1, 1))])  # type: ignore[misc]  # pyright: ignore[reportArgumentType]
     enqueue(post, Statement("c"), dealy=1)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    _ = aenqueue(post, Other(date(2024, 1, 1)))  # type: ignore[misc]  # pyright: ignore[reportArgumentType]
+    enqueue(post, Statement("c"), delay=60)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    Producer("prod").enqueue(post, Other(date(2024, 1, 1)))  # type: ignore[misc]  # pyright: ignore[reportArgumentType]
+    Producer("prod", "books")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     ctx.enqueue(post, Other(date(2024, 1, 1)))  # type: ignore[misc]  # pyright: ignore[reportArgumentType]
     post(Statement("c"), None)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     cancel(post, Other(date(2024, 1, 1)))  # type: ignore[misc]  # pyright: ignore[reportArgumentType]
