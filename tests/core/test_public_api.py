@@ -9,8 +9,9 @@ import loomjobs
 PUBLIC = """
 EACH_ENQUEUE BadKey BadPayload Call Cancelled ConfigurationError Continue DeclarationError Defer EnqueueError Enqueued
 InvalidOption Job JobContext Key KeyPart LoomjobsError MissedRuns NotAvailableYet NotSent Overlap PayloadTooLarge
-Permanent Queue Rate Report Resource Retry Secret Service Setting Signal Status Tick Transient UndeclaredSend
-UnknownOutcome Use When Workload aenqueue call cancel cron enqueue enqueue_many every job schedule status tombstone
+Permanent Producer Queue Rate Rejected Report Resource Retry Secret Service Setting Signal Status Tick Transient
+UndeclaredSend UnknownOutcome Use When Workload aenqueue aenqueue_many call cancel cron enqueue enqueue_many every
+job schedule status tombstone
 """.split()
 
 
