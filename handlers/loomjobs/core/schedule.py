@@ -130,9 +130,9 @@ def _problems(one: Schedule) -> list[Problem]:
     naive = [edge for edge in (one.start, one.end) if edge is not None and edge.tzinfo is None]
     found += [Problem(one.where, f"{edge} has no time zone", "Use datetime(..., tzinfo=UTC).") for edge in naive]
     if one.missed != MissedRuns.SKIP:
-        cure = "Use missed=MissedRuns.SKIP for now."
+        cure = "Use missed=MissedRuns.SKIP: the others are not built yet."
         found.append(pending("a missed-run policy other than SKIP", where=one.where, cure=cure))
     if one.overlap is not Overlap.ALLOW:
-        cure = "Use overlap=Overlap.ALLOW for now; the job's key already keeps one tick to one effect."
+        cure = "Use overlap=Overlap.ALLOW: no other is built yet. The job's key already keeps one tick to one effect."
         found.append(pending("an overlap policy other than ALLOW", where=one.where, cure=cure))
     return found

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeAlias
 
 from loomjobs.core.outgoing import Lane, Outgoing, Pack, Sent, lane
-from loomjobs.runtime.ports import Journal
+from loomjobs.runtime.ports import Deliver, Journal
 from loomjobs.runtime.tally import Tally
 
-Deliver: TypeAlias = Callable[[Sequence[Outgoing]], Sequence[tuple[Outgoing, Sent]]]
 _Waiting: TypeAlias = "tuple[Outgoing, asyncio.Future[None]]"
 
 

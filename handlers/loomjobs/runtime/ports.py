@@ -17,6 +17,12 @@ from loomjobs.core.write import Item, Write, Written
 Clock: TypeAlias = Callable[[], datetime]
 """The current instant, UTC."""
 
+Delivered: TypeAlias = "Sequence[tuple[Outgoing, Sent]]"
+"""What became of each message of a batch, after all tries."""
+
+Deliver: TypeAlias = Callable[[Sequence[Outgoing]], Delivered]
+"""Sends one batch of one queue."""
+
 Roll: TypeAlias = Callable[[], float]
 """A uniform random number in [0, 1)."""
 

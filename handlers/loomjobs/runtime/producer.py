@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeAlias
 
 from loomjobs.core.call import Call, Enqueued, Report
 from loomjobs.core.outgoing import Origin, Outgoing, Sent, address
 from loomjobs.runtime.gatherer import Gatherer
-from loomjobs.runtime.ports import Clock, Journal, Roll, Sender, Token
+from loomjobs.runtime.ports import Clock, Delivered, Journal, Roll, Sender, Token
 from loomjobs.runtime.stream import Stream
 from loomjobs.runtime.tally import Tally
 
@@ -19,9 +18,6 @@ TRIES = 4
 SENDERS = 8
 """Requests that `enqueue_many` and `aenqueue` have under way at a time; boto3's pool keeps ten connections."""
 _PAUSE = 0.1
-
-Delivered: TypeAlias = "Sequence[tuple[Outgoing, Sent]]"
-"""What became of each message of a batch, after all tries."""
 
 
 class Producer:

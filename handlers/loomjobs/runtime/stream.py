@@ -6,16 +6,16 @@ none overtakes another. What fits one request is sent without any thread.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from types import TracebackType
 from typing import TypeAlias
 
-from loomjobs.core.outgoing import Lane, Outgoing, Pack, Sent, lane
+from loomjobs.core.outgoing import Lane, Outgoing, Pack, lane
+from loomjobs.runtime.ports import Deliver, Delivered
 from loomjobs.runtime.tally import Tally
 
-Deliver: TypeAlias = Callable[[Sequence[Outgoing]], Sequence[tuple[Outgoing, Sent]]]
-_Answer: TypeAlias = "Future[Sequence[tuple[Outgoing, Sent]]]"
+_Answer: TypeAlias = "Future[Delivered]"
 
 
 class Stream:
