@@ -16,6 +16,7 @@ from constructs import Construct
 
 from infra.alarms import relay_alarms, render
 from infra.carry import publish, take, taken
+from infra.later import allow_later
 from infra.nag import accept
 from infra.removal import removal
 from infra.worker import RETENTION, Code, architecture
@@ -87,6 +88,7 @@ def _role(
     allow("dynamodb:Scan", "dynamodb:BatchWriteItem", on=table.table_arn)
     for grant in relay.grants:
         allow("sqs:SendMessage", on=take(scope, environment, "queues", grant.target, "arn"))
+    allow_later(scope, role, environment, grants=relay.grants)
     return role
 
 

@@ -7,12 +7,15 @@ from typing import Any
 from aws_cdk import Duration, Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_scheduler as scheduler
+from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from infra.carry import publish
+from infra.alarms import later_alarms, render
+from infra.carry import publish, take
+from infra.nag import accept
 from infra.removal import removal
-from loomjobs.core import names
+from loomjobs.core import defaults, names
 from loomjobs.core.environment import Environment
 from loomjobs.core.plan import Plan, Worker
 
@@ -21,18 +24,23 @@ class Queues(Stack):
     def __init__(self, scope: Construct, id: str, *, environment: Environment, plan: Plan, **options: Any) -> None:
         super().__init__(scope, id, **options)
         pairs = {worker.queue: _pair(self, environment, worker) for worker in plan.workers}
-        standard = [pairs[worker.queue] for worker in plan.workers if not worker.fifo]
         if plan.workers:
-            _later(self, environment, standard)
+            _later(self, environment, list(pairs.values()))
 
 
 def _later(scope: Construct, environment: Environment, queues: list[sqs.Queue]) -> None:
-    """The group of one-off schedules, and the role they send with: renewals and waits that SQS cannot hold."""
+    """The group of one-off schedules, the role they send with, and the queue for what they could not send."""
     home = Construct(scope, "Later")
     group = scheduler.CfnScheduleGroup(home, "Group", name=names.stack(environment, "later"))
     publish(home, environment, "queues", "later", "group", value=group.ref)
-    if not queues:
-        return
+    undelivered = sqs.Queue(
+        home,
+        "Undelivered",
+        retention_period=Duration.seconds(defaults.DLQ_RETENTION),
+        enforce_ssl=True,
+        encryption=sqs.QueueEncryption.SQS_MANAGED,
+        removal_policy=removal(environment),
+    )
     role = iam.Role(
         home,
         "Role",
@@ -42,9 +50,15 @@ def _later(scope: Construct, environment: Environment, queues: list[sqs.Queue]) 
         description="Sends messages that are due later than SQS can hold",
     )
     role.add_to_policy(
-        iam.PolicyStatement(actions=["sqs:SendMessage"], resources=[queue.queue_arn for queue in queues])
+        iam.PolicyStatement(
+            actions=["sqs:SendMessage"], resources=[queue.queue_arn for queue in (*queues, undelivered)]
+        )
     )
+    accept(undelivered, "AwsSolutions-SQS3", "It is the dead-letter queue, of EventBridge Scheduler.")
     publish(home, environment, "queues", "later", "role", value=role.role_arn)
+    publish(home, environment, "queues", "later", "dlq", value=undelivered.queue_arn)
+    topic = sns.Topic.from_topic_arn(home, "Topic", take(home, environment, "foundation", "alarms", "arn"))
+    render(home, later_alarms(group=names.stack(environment, "later"), dlq=undelivered.queue_name), topic)
 
 
 def _pair(scope: Construct, environment: Environment, worker: Worker) -> sqs.Queue:
@@ -81,5 +95,7 @@ def _common(environment: Environment, worker: Worker) -> dict[str, Any]:
             "fifo": True,
             "deduplication_scope": sqs.DeduplicationScope.MESSAGE_GROUP,
             "fifo_throughput_limit": sqs.FifoThroughputLimit.PER_MESSAGE_GROUP_ID,
+            # EventBridge Scheduler cannot give a deduplication id, and sends to no FIFO queue without this
+            "content_based_deduplication": True,
         }
     return options

@@ -17,6 +17,7 @@ from constructs import Construct
 
 from infra.alarms import render, worker_alarms
 from infra.carry import publish, take, taken
+from infra.later import allow_later
 from infra.nag import accept
 from infra.removal import removal
 from infra.rights import Rights, shown
@@ -116,8 +117,7 @@ def _role(
     )
     if names.OUTBOX in worker.environment:
         allow("dynamodb:PutItem", on=take(scope, environment, "outbox", "table", "arn"))
-    if not worker.fifo:
-        _allow_later(scope, role, environment)
+    allow_later(scope, role, environment, renewals=not worker.fifo, grants=worker.grants)
     for grant in worker.grants:
         if grant.kind == "send":
             allow("sqs:SendMessage", on=take(scope, environment, "queues", grant.target, "arn"))
@@ -130,22 +130,6 @@ def _role(
             iam.ManagedPolicy.from_aws_managed_policy_name("service-role/AWSLambdaENIManagementAccess")
         )
     return role
-
-
-def _allow_later(scope: Construct, role: iam.Role, environment: Environment) -> None:
-    """One-off schedules in their own group, which send with their own role."""
-    group = take(scope, environment, "queues", "later", "group")
-    later = Stack.of(scope).format_arn(service="scheduler", resource="schedule", resource_name=f"{group}/renew-*")
-    role.add_to_policy(iam.PolicyStatement(actions=["scheduler:CreateSchedule"], resources=[later]))
-    sender = take(scope, environment, "queues", "later", "role")
-    role.add_to_policy(
-        iam.PolicyStatement(
-            actions=["iam:PassRole"],
-            resources=[sender],
-            conditions={"StringEquals": {"iam:PassedToService": "scheduler.amazonaws.com"}},
-        )
-    )
-    accept(role, f"AwsSolutions-IAM5[Resource::{shown(role, later)}]", "One schedule for each message sent later.")
 
 
 def _function(

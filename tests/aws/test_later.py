@@ -12,7 +12,7 @@ import boto3
 import pytest
 
 from loomjobs.aws import clients
-from loomjobs.aws.renewals import OneOffSchedules
+from loomjobs.aws.renewals import ScheduledRenewals
 from loomjobs.aws.valve import RAMP, MappingValve
 from loomjobs.core import names
 from loomjobs.core.delivery import Delivery
@@ -21,6 +21,7 @@ from loomjobs.core.errors import ConfigurationError
 ENVIRONMENT = {
     names.LATER_GROUP: "loomjobs-prod-later",
     names.LATER_ROLE: "arn:aws:iam::123456789012:role/later",
+    names.LATER_DLQ: "arn:aws:sqs:eu-west-1:123456789012:undelivered",
     names.SOURCE_ARN: "arn:aws:sqs:eu-west-1:123456789012:billing",
 }
 SENT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -76,42 +77,51 @@ def valid(schedule: dict[str, Any]) -> None:
 
 def test_a_renewal_of_a_body_that_loses_nothing_is_the_same_byte_for_byte(cloud: Cloud) -> None:
     body = '{"id":  "mine", "job": "é"}'
-    OneOffSchedules(ENVIRONMENT).renew(replace(DELIVERY, body=body), 7_200.0)
+    ScheduledRenewals(ENVIRONMENT).renew(replace(DELIVERY, body=body), 7_200.0)
     assert cloud.schedules()[0]["Target"]["Input"] == body
 
 
 def test_a_renewal_sends_the_same_job_to_the_same_queue_once_and_then_is_gone(cloud: Cloud) -> None:
-    OneOffSchedules(ENVIRONMENT).renew(DELIVERY, 7_200.0)
+    ScheduledRenewals(ENVIRONMENT).renew(DELIVERY, 7_200.0)
     (schedule,) = cloud.schedules()
     valid(schedule)
     assert json.loads(schedule["Target"]["Input"]) == json.loads(DELIVERY.body) | {"id": DELIVERY.message_id}
     assert schedule["Target"]["Arn"] == ENVIRONMENT[names.SOURCE_ARN]
     assert schedule["ActionAfterCompletion"] == "DELETE"
     assert schedule["ScheduleExpressionTimezone"] == "UTC"
-    assert abs((at(schedule) - datetime.now(UTC)).total_seconds() - 7_200) < 5
+    assert abs((at(schedule) - datetime.now(UTC)).total_seconds() - 7_200) < 61
+    assert schedule["Target"]["DeadLetterConfig"]["Arn"] == ENVIRONMENT[names.LATER_DLQ]
 
 
 def test_a_renewal_is_never_due_in_the_past(cloud: Cloud) -> None:
-    OneOffSchedules(ENVIRONMENT).renew(DELIVERY, 0.0)
+    ScheduledRenewals(ENVIRONMENT).renew(DELIVERY, 0.0)
     assert at(cloud.schedules()[0]) > datetime.now(UTC) + timedelta(seconds=50)
 
 
 def test_a_renewal_repeated_after_a_crash_makes_no_second_schedule(cloud: Cloud) -> None:
     cloud.raises["create_schedule"] = Cloud.exceptions.ConflictException()
-    OneOffSchedules(ENVIRONMENT).renew(DELIVERY, 60.0)
-    OneOffSchedules(ENVIRONMENT).renew(DELIVERY, 60.0)
+    ScheduledRenewals(ENVIRONMENT).renew(DELIVERY, 60.0)
+    ScheduledRenewals(ENVIRONMENT).renew(DELIVERY, 60.0)
     assert len({schedule["Name"] for schedule in cloud.schedules()}) == 1
 
 
+def test_a_foreign_body_that_looks_like_a_context_attribute_is_sent_as_it_is(cloud: Cloud) -> None:
+    body = '{"id": "1", "job": "a.b", "payload": "<aws.scheduler.execution-id>"}'
+    ScheduledRenewals(ENVIRONMENT).renew(replace(DELIVERY, body=body), 60.0)
+    given = cloud.schedules()[0]["Target"]["Input"]
+    assert "<aws" not in given
+    assert json.loads(given) == json.loads(body)
+
+
 def test_a_worker_that_cannot_renew_says_what_is_missing(cloud: Cloud) -> None:
-    with pytest.raises(ConfigurationError, match="LOOMJOBS_LATER_GROUP"):
-        OneOffSchedules({}).renew(DELIVERY, 60.0)
+    with pytest.raises(ConfigurationError, match="LOOMJOBS_SOURCE_ARN"):
+        ScheduledRenewals({}).renew(DELIVERY, 60.0)
 
 
 def test_an_error_of_the_scheduler_is_the_callers_to_know(cloud: Cloud) -> None:
     cloud.raises["create_schedule"] = OSError("no network")
     with pytest.raises(OSError, match="no network"):
-        OneOffSchedules(ENVIRONMENT).renew(DELIVERY, 60.0)
+        ScheduledRenewals(ENVIRONMENT).renew(DELIVERY, 60.0)
 
 
 def shutting(most: int = 10) -> MappingValve:

@@ -69,21 +69,14 @@ def test_a_delay_is_whole_seconds(delay: timedelta) -> None:
         call(WRITE, ONE, delay=delay)
 
 
-def test_a_delay_on_fifo_is_refused_since_sqs_would_drop_it() -> None:
+def test_b044_a_delay_on_fifo_is_refused_since_sqs_would_drop_it() -> None:
     with pytest.raises(InvalidOption, match="no delay per message on FIFO"):
         call(POST, ONE, delay=timedelta(seconds=60))
-
-
-def test_a_delay_beyond_what_sqs_takes_is_refused_until_it_exists() -> None:
-    with pytest.raises(NotAvailableYet):
-        call(WRITE, ONE, delay=timedelta(minutes=15, seconds=1))
-    assert call(WRITE, ONE, delay=timedelta(minutes=15)).delay == 900
 
 
 @pytest.mark.parametrize(
     ("option", "value"),
     [
-        ("at", datetime(2030, 1, 1, tzinfo=UTC)),
         ("tenant", "t"),
         ("unique_for", timedelta(hours=1)),
         ("then", call(WRITE, ONE)),
@@ -148,7 +141,6 @@ def test_a_child_expires_no_later_than_its_parent(
         (datetime(2026, 1, 1), None, "has no time zone. Use a datetime with a zone"),  # noqa: DTZ001
         (timedelta(0), None, "is over before it could run"),
         (-HOUR, None, "is over before it could run"),
-        (timedelta(minutes=5), timedelta(minutes=5), "longer than its delay, 0:05:00"),
         (timedelta.max, None, "leave it out for no limit"),
         (60, None, "give a timedelta, or a datetime with a zone"),
     ],

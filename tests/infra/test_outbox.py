@@ -94,6 +94,8 @@ def test_the_relays_role_reads_the_stream_and_deletes_rows_and_sends_to_the_queu
         ("dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator"),
         ("dynamodb:ListStreams",),
         ("dynamodb:Scan", "dynamodb:BatchWriteItem"),
+        ("scheduler:CreateSchedule",),
+        ("iam:PassRole",),
     }
     assert by_action["dynamodb:Scan", "dynamodb:BatchWriteItem"]["Fn::GetAtt"][1] == "Arn"
     resources = [resource for actions, resource in found if actions == ["sqs:SendMessage"]]

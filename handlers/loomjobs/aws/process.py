@@ -16,10 +16,11 @@ from functools import cache, partial
 from loomjobs.aws import clients
 from loomjobs.aws.connect import make_producer, utc_now
 from loomjobs.aws.journal import PowertoolsJournal
+from loomjobs.aws.places import given
 from loomjobs.aws.processor import DecidingProcessor
 from loomjobs.aws.pulse import beat_beside
 from loomjobs.aws.queues import SqsDeadLetters, SqsMessages
-from loomjobs.aws.renewals import OneOffSchedules
+from loomjobs.aws.renewals import ScheduledRenewals
 from loomjobs.aws.table import ExecutionTable
 from loomjobs.aws.transaction import DynamoTransactor
 from loomjobs.aws.valve import MappingValve
@@ -46,13 +47,13 @@ class EnvironmentAddresses:
     environment: Mapping[str, str]
 
     def resource(self, name: str, /) -> str:
-        return _given(self.environment, names.address_key(name))
+        return given(self.environment, names.address_key(name))
 
     def setting(self, name: str, /) -> str:
-        return _given(self.environment, names.setting_key(name))
+        return given(self.environment, names.setting_key(name))
 
     def secret(self, name: str, /) -> str:
-        arn = _given(self.environment, names.secret_key(name))
+        arn = given(self.environment, names.secret_key(name))
         return _secret(arn, int(time.monotonic() // SECRET_SECONDS))
 
 
@@ -72,15 +73,15 @@ class WorkerProcess:
 
 def worker_process(environment: Mapping[str, str], catalogue: Catalogue | None = None) -> WorkerProcess:
     """The worker of one queue. Raises ConfigurationError or DeclarationError, which Lambda reports at init."""
-    queue = _given(environment, names.QUEUE)
+    queue = given(environment, names.QUEUE)
     loaded = catalogue or worker_catalogue(environment)
     known = {job.name for job in loaded.on(queue)} | {grave.name for grave in loaded.tombstones}
     journal = PowertoolsJournal(queue=queue, jobs=frozenset(known))
     declared = _queue(loaded, queue)
     ledger = Ledger(
-        ExecutionTable(_given(environment, names.TABLE), client=clients.dynamodb()),
+        ExecutionTable(given(environment, names.TABLE), client=clients.dynamodb()),
         clock=utc_now,
-        ttl=int(_given(environment, names.RECORD_TTL)),
+        ttl=int(given(environment, names.RECORD_TTL)),
     )
     brakes = Brakes(
         ledger.store, utc_now, random.random, lambda: secrets.token_hex(8), rates=_rates(environment.get(names.RATES))
@@ -89,17 +90,17 @@ def worker_process(environment: Mapping[str, str], catalogue: Catalogue | None =
         catalogue=loaded,
         ledger=ledger,
         brakes=brakes,
-        letters=SqsDeadLetters(clients.sqs(), _given(environment, names.DLQ_URL)),
-        messages=SqsMessages(clients.sqs(), _given(environment, names.SOURCE_URL), journal.trouble),
-        renewals=OneOffSchedules(environment),
+        letters=SqsDeadLetters(clients.sqs(), given(environment, names.DLQ_URL)),
+        messages=SqsMessages(clients.sqs(), given(environment, names.SOURCE_URL), journal.trouble),
+        renewals=ScheduledRenewals(environment),
         producer=make_producer(environment, journal),
         transactor=DynamoTransactor(
-            _given(environment, names.TABLE), environment.get(names.OUTBOX), client=clients.dynamodb()
+            given(environment, names.TABLE), environment.get(names.OUTBOX), client=clients.dynamodb()
         ),
         addresses=EnvironmentAddresses(environment),
         journal=journal,
         lanes=ThreadLanes(declared.parallel) if declared.parallel > 1 else MainLane(Runner()),
-        budget=Budget(receives=int(_given(environment, names.RECEIVES))),
+        budget=Budget(receives=int(given(environment, names.RECEIVES))),
         clock=utc_now,
         token=lambda: secrets.token_hex(8),
         roll=random.random,
@@ -120,8 +121,8 @@ def _valve(environment: Mapping[str, str], queue: Queue) -> MappingValve | None:
         return None
     return MappingValve(
         parameter=parameter,
-        role=_given(environment, names.VALVE_ROLE),
-        group=_given(environment, names.LATER_GROUP),
+        role=given(environment, names.VALVE_ROLE),
+        group=given(environment, names.LATER_GROUP),
         most=queue.max_workers,
     )
 
@@ -145,7 +146,7 @@ def deadline(remaining_ms: int) -> datetime:
 
 def worker_catalogue(environment: Mapping[str, str]) -> Catalogue:
     """The jobs of the modules that the Plan lists for this worker; raises DeclarationError with what is wrong."""
-    modules = _given(environment, names.MODULES).split(",")
+    modules = given(environment, names.MODULES).split(",")
     catalogue = load(modules[0].partition(".")[0], only=modules)
     if catalogue.problems:
         raise DeclarationError(catalogue.problems)
@@ -157,10 +158,3 @@ def _queue(catalogue: Catalogue, name: str) -> Queue:
         if queue.name == name:
             return queue
     raise ConfigurationError(f"no module of this worker declares a job on queue {name!r}")
-
-
-def _given(environment: Mapping[str, str], key: str) -> str:
-    value = environment.get(key, "")
-    if not value:
-        raise ConfigurationError(f"the environment variable {key} is missing; the stack of this worker sets it")
-    return value

@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from loomjobs.aws import clients
-from loomjobs.aws.connect import EnqueueLog, QueueUrls, producer_over
-from loomjobs.aws.queues import SqsSender
+from loomjobs.aws.connect import EnqueueLog, producer_over, utc_now
+from loomjobs.aws.later import AnytimeSender
+from loomjobs.aws.one_off import OneOffSchedules
+from loomjobs.aws.places import Places
 from loomjobs.core import names
 from loomjobs.core.call import Call, CallOptions, Enqueued, Report, call
 from loomjobs.core.errors import InvalidOption
@@ -93,10 +96,12 @@ class Producer:
             self._made = os.getpid(), producer_over(self._sender(), EnqueueLog(), senders=self._senders)
         return self._made[1]
 
-    def _sender(self) -> SqsSender:
+    def _sender(self) -> AnytimeSender:
         session = self._session or clients.own_session()
-        urls = QueueUrls(self._variables(), ssm=lambda: clients.make("ssm", session))
-        return SqsSender(clients.make("sqs", session, connections=self._senders), urls.find)
+        places = Places(self._variables(), ssm=lambda: clients.make("ssm", session))
+        schedules = OneOffSchedules(places.later, cache(lambda: clients.make("scheduler", session)))
+        sqs = clients.make("sqs", session, connections=self._senders)
+        return AnytimeSender(sqs, places.queue, schedules, clock=utc_now)
 
     def _variables(self) -> Mapping[str, str]:
         urls = {names.queue_url_key(name): url for name, url in self._queues.items()}

@@ -28,7 +28,7 @@ class SqsSender:
         try:
             answer = self._client.send_message_batch(QueueUrl=self._url_of(queue), Entries=entries)
         except ClientError as error:
-            return [_answered(error)] * len(messages)
+            return [answered(error)] * len(messages)
         except (EndpointConnectionError, ConnectTimeoutError) as error:
             return [Sent("refused", f"queue {queue} cannot be reached: {error}")] * len(messages)
         except BotoCoreError as error:  # the request may have arrived
@@ -107,8 +107,8 @@ def _outcomes(count: int, answer: Any) -> list[Sent]:
     return outcomes
 
 
-def _answered(error: ClientError) -> Sent:
-    """An error answer: SQS took nothing. Its own faults and throttling are worth another try, ours are not."""
+def answered(error: ClientError) -> Sent:
+    """An error answer: nothing was taken. Its own faults and throttling are worth another try, ours are not."""
     code = str(error.response.get("Error", {}).get("Code", ""))
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
     again = status >= 500 or "Throttl" in code or code == "OverLimit"

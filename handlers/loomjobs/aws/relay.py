@@ -14,8 +14,10 @@ from aws_lambda_powertools.metrics import EphemeralMetrics, MetricUnit
 
 from loomjobs.aws import clients
 from loomjobs.aws.connect import utc_now
+from loomjobs.aws.later import AnytimeSender
+from loomjobs.aws.one_off import OneOffSchedules
 from loomjobs.aws.outbox import DynamoOutbox, read_row
-from loomjobs.aws.queues import SqsSender
+from loomjobs.aws.places import given
 from loomjobs.core import names
 from loomjobs.core.errors import ConfigurationError
 from loomjobs.core.outbox import BadRow, Row, age
@@ -33,7 +35,12 @@ def make_relay_handler(environment: Mapping[str, str] = os.environ) -> Callable[
     journal = PowertoolsRelayJournal(environment.get(names.ENV, ""))
     relay = Relay(
         outbox=DynamoOutbox(table, client=clients.dynamodb(), trouble=journal.trouble),
-        outlet=SqsSender(clients.sqs(), QueuesSentTo(environment).find),
+        outlet=AnytimeSender(
+            clients.sqs(),
+            QueuesSentTo(environment).find,
+            OneOffSchedules(lambda key: given(environment, key)),
+            clock=utc_now,
+        ),
         journal=journal,
         clock=utc_now,
     )

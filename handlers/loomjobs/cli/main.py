@@ -10,11 +10,24 @@ import sys
 from collections.abc import Sequence
 from importlib import metadata
 
-from loomjobs.cli import cancel, checking, events, listing, new, operate, planning, relaying, schema, start, trying
+from loomjobs.cli import (
+    cancel,
+    checking,
+    events,
+    listing,
+    new,
+    operate,
+    planning,
+    relaying,
+    scheduled,
+    schema,
+    start,
+    trying,
+)
 from loomjobs.cli.project import NoProject
 from loomjobs.core.errors import LoomjobsError
 
-COMMANDS = (listing, planning, checking, new, trying, cancel, operate, relaying, events, schema, start)
+COMMANDS = (listing, planning, checking, new, trying, cancel, operate, scheduled, relaying, events, schema, start)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

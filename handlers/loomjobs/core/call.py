@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, Literal, TypedDict, TypeVar
 
 from loomjobs.core import limits
@@ -14,16 +14,17 @@ from loomjobs.core.job import Job
 from loomjobs.core.key import EACH_ENQUEUE, derive
 from loomjobs.core.payload import encode
 from loomjobs.core.problem import not_available
+from loomjobs.core.timing import checked_at, checked_delay, checked_expires
 
 P = TypeVar("P")
-
-FOREVER = timedelta(days=3650)
-"""Longest `expires=`: no message and no record lives as long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """A job with its payload, encoded and checked when the call is built. `key` is None for EACH_ENQUEUE."""
+    """A job with its payload, encoded and checked when the call is built. `key` is None for EACH_ENQUEUE.
+
+    It is due `at` an instant, UTC, or `delay` seconds after its enqueue.
+    """
 
     job: Job[Any, Any]
     payload: Any
@@ -31,6 +32,7 @@ class Call:
     key: str | None
     group: str | None
     delay: int = 0
+    at: datetime | None = None
     expires: timedelta | datetime | None = None
 
     def __repr__(self) -> str:
@@ -120,12 +122,14 @@ def call(
 ) -> Call:
     """Build a call: the payload is encoded, decoded again and compared here, where a mistake has its stack.
 
-    `delay` is whole seconds up to 15 minutes, and not for FIFO queues (SQS has no delay per message there). `key` and
-    `group` override what the declaration derives from the payload. `expires` is the instant, or the time from the
-    enqueue, after which it is not worth starting; the job's own `expires=` where it is left out.
+    `delay` is whole seconds, up to ten years, and `at` the instant, with a zone; one that is over is due at once. Up to
+    15 minutes SQS itself holds the message, to the second; beyond, and on FIFO queues, a one-off schedule sends it,
+    up to two minutes late. FIFO queues take no delay of 15 minutes or less.
+    `key` and `group` override what the declaration derives from the payload. `expires` is the instant, or the time from
+    when it is due, after which it is not worth starting; the job's own `expires=` where it is left out.
     Raises BadPayload, BadKey, InvalidOption, or NotAvailableYet for an option that this release lacks.
     """
-    later = {"at": at, "tenant": tenant, "unique_for": unique_for, "then": then}
+    later = {"tenant": tenant, "unique_for": unique_for, "then": then}
     for option, value in later.items():
         if value is not None:
             raise not_available(f"{option}=", where=f"call of {job.name}", cure=f"Leave {option}= out.")
@@ -135,24 +139,10 @@ def call(
         encoded=encode(payload, job.payload_type),
         key=_key(job, payload, key),
         group=_group(job, payload, group),
-        delay=_delay(job, delay),
-        expires=_expires(job, expires, delay),
+        delay=checked_delay(job, delay, at),
+        at=checked_at(job, at),
+        expires=checked_expires(job, expires),
     )
-
-
-def expiry(one: Call, now: datetime) -> datetime | None:
-    """The deadline of a call that is sent `now`, UTC. Raises InvalidOption for an instant that is over, or that is
-    before the call's delay is."""
-    if one.expires is None:
-        return None
-    if isinstance(one.expires, timedelta):
-        return now + one.expires
-    if one.expires <= now + timedelta(seconds=one.delay):
-        raise InvalidOption(
-            f"{one.job.name}: expires={one.expires.isoformat()} is over before it could run (it is "
-            f"{now.isoformat(timespec='seconds')}, delay {one.delay} s). Give a later instant, or do not send it."
-        )
-    return one.expires.astimezone(UTC)
 
 
 def _key(job: Job[Any, Any], payload: Any, given: str | None) -> str | None:
@@ -182,42 +172,3 @@ def fifo_id(text: str) -> str:
     if len(text) <= limits.SQS_FIFO_ID and re.fullmatch("[!-~]+", text):
         return text
     return "sha256-" + hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def _delay(job: Job[Any, Any], delay: timedelta | None) -> int:
-    if delay is None:
-        return 0
-    seconds = delay.total_seconds()
-    if job.queue.fifo:
-        raise InvalidOption(
-            f"{job.name}: SQS has no delay per message on FIFO queue {job.queue.name}; leave delay= out"
-        )
-    if seconds > limits.SQS_DELAY_SECONDS:
-        cure = "Use up to 15 minutes, or a schedule."
-        raise not_available("delay= over 15 minutes", where=f"call of {job.name}", cure=cure)
-    if seconds < 0 or seconds != int(seconds):
-        raise InvalidOption(f"{job.name}: delay={delay} is not a whole number of seconds from 0 to 900")
-    return int(seconds)
-
-
-def _expires(
-    job: Job[Any, Any], given: timedelta | datetime | None, delay: timedelta | None
-) -> timedelta | datetime | None:
-    value = job.options.expires if given is None else given
-    if value is None:
-        return None
-    if isinstance(value, datetime):
-        if value.tzinfo is None:
-            cure = "Use a datetime with a zone, such as datetime.now(UTC) + ..., or a timedelta."
-            raise InvalidOption(f"{job.name}: expires={value.isoformat()} has no time zone. {cure}")
-        return value
-    if not isinstance(value, timedelta):
-        raise InvalidOption(f"{job.name}: expires={value!r}; give a timedelta, or a datetime with a zone")
-    if value > FOREVER:
-        raise InvalidOption(f"{job.name}: expires={value} is over {FOREVER.days} days; leave it out for no limit")
-    least = delay or timedelta(0)
-    if value <= least:
-        raise InvalidOption(
-            f"{job.name}: expires={value} is over before it could run. Give a timedelta longer than its delay, {least}."
-        )
-    return value

@@ -60,8 +60,8 @@ def job(
       soon; at least 15 seconds. Its queue runs one job at a time.
     - `on_dead`: on a FIFO queue, whether a dead letter halts its group until it is redriven or an operator decides, or
       is skipped.
-    - `expires`: how long after its enqueue a job is worth starting; later it ends as expired. No limit by default;
-      `call(expires=)` overrides it.
+    - `expires`: how long after it is due (its enqueue, or what `delay=` or `at=` say) a job is worth starting; later it
+      ends as expired. No limit by default; `call(expires=)` overrides it.
     - `upcasters`: for each version before `version`, the function that lifts a payload, a dict, to the next one.
     - `version`: of the payload's shape. `strict`: refuse payload fields that the type does not know.
 

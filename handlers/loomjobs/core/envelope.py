@@ -10,6 +10,7 @@ import msgspec
 
 from loomjobs.core.errors import BadEnvelope, BadPayload
 from loomjobs.core.job_name import check_job_name
+from loomjobs.core.later import literal
 from loomjobs.core.payload import parse
 
 VERSION = 1
@@ -26,7 +27,9 @@ class Envelope:
     key: str | None = None
     payload_version: int = 1
     enqueued_at: datetime | None = None
+    due: datetime | None = None
     expires: datetime | None = None
+    group: str | None = None
     tenant: str | None = None
     trace: str | None = None
     hops: int = 0
@@ -62,9 +65,12 @@ def render(
     trace: str | None = None,
     hops: int = 0,
     redrives: int = 0,
+    due: datetime | None = None,
     expires: datetime | None = None,
+    group: str | None = None,
 ) -> str:
-    """A body of characters that SQS takes: JSON escapes control characters, and U+FFFE and U+FFFF are escaped here."""
+    """A body of characters that SQS takes: JSON escapes control characters, and U+FFFE and U+FFFF are escaped here, as
+    is what EventBridge Scheduler would replace."""
     members: dict[str, Any] = {
         "v": VERSION,
         "job": job,
@@ -74,10 +80,10 @@ def render(
         "payload_version": payload_version,
         "enqueued_at": _stamp(enqueued_at),
     }
-    deadline = None if expires is None else _stamp(expires)
-    optional = {"expires": deadline, "trace": trace, "hops": hops, "redrives": redrives}
-    members |= {name: value for name, value in optional.items() if value}
-    body = msgspec.json.encode(members).decode()
+    moments = {name: _stamp(at) for name, at in (("due", due), ("expires", expires)) if at is not None}
+    optional = {"group": group, "trace": trace, "hops": hops, "redrives": redrives}
+    members |= moments | {name: value for name, value in optional.items() if value}
+    body = literal(msgspec.json.encode(members).decode())
     return body.replace("\ufffe", "\\ufffe").replace("\uffff", "\\uffff")
 
 
@@ -114,7 +120,9 @@ _MEMBERS: dict[str, tuple[dict[str, Any], str]] = {
         "Version of the payload's shape; 1 when left out.",
     ),
     "enqueued_at": (_MOMENT, "When it was enqueued, RFC 3339 with a zone."),
+    "due": (_MOMENT, "When it was due, where that is later than `enqueued_at`; it is no delay by itself."),
     "expires": (_MOMENT, "After this instant it is not worth running."),
+    "group": (_TEXT, "Its FIFO group, where a one-off schedule sends it."),
     "tenant": (_TEXT, "On whose behalf."),
     "trace": (
         {"type": "string", "pattern": "^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$"},

@@ -56,5 +56,7 @@ STREAM_RETRIES: Final = (-1, 10_000)
 # https://docs.aws.amazon.com/scheduler/latest/APIReference/API_CreateSchedule.html
 SCHEDULE_NAME: Final = 64
 """Characters `[0-9A-Za-z-_.]`."""
+SCHEDULE_INPUT_BYTES: Final = 262_144
+"""Largest input of a schedule's target: https://docs.aws.amazon.com/scheduler/latest/APIReference/API_Target.html"""
 SCHEDULE_RETRY_AGE_SECONDS: Final = (60, 86_400)
 SCHEDULE_RETRY_ATTEMPTS: Final = (0, 185)

@@ -26,6 +26,8 @@ LATER_GROUP: Final = "LOOMJOBS_LATER_GROUP"
 """Schedule group of the one-off schedules that send a message later than SQS can."""
 LATER_ROLE: Final = "LOOMJOBS_LATER_ROLE"
 """ARN of the role that such a schedule sends with."""
+LATER_DLQ: Final = "LOOMJOBS_LATER_DLQ"
+"""ARN of the queue for what such a schedule could not send."""
 RECORD_TTL: Final = "LOOMJOBS_RECORD_TTL"
 MAPPING: Final = "LOOMJOBS_MAPPING"
 """Parameter path of this worker's event source mapping, where one of its jobs uses a breaker."""
@@ -69,6 +71,12 @@ def parameter(app: str, env: str, *path: str) -> str:
 
 def queue_url_parameter(app: str, env: str, queue: str) -> str:
     return parameter(app, env, "queues", queue, "url")
+
+
+def later_parameters(app: str, env: str) -> dict[str, str]:
+    """Environment variables of one-off schedules, each with the parameter that holds its value."""
+    paths = {LATER_GROUP: "group", LATER_ROLE: "role", LATER_DLQ: "dlq"}
+    return {key: parameter(app, env, "queues", "later", path) for key, path in paths.items()}
 
 
 # -- stacks -------------------------------------------------------------------------------------

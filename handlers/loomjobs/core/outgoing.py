@@ -6,18 +6,19 @@ import hashlib
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Generic, Literal, Protocol, TypeAlias, TypeVar
 
 from loomjobs.core import limits
-from loomjobs.core.call import Call, expiry, fifo_id
+from loomjobs.core.call import Call, fifo_id
 from loomjobs.core.envelope import render
 from loomjobs.core.errors import PayloadTooLarge
+from loomjobs.core.timing import expiry, wait
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outgoing:
-    """One message for one queue. `size` is what SQS counts, in bytes."""
+    """One message for one queue, due `delay` seconds after it is sent. `size` is what SQS counts, in bytes."""
 
     call: Call
     id: str
@@ -35,6 +36,8 @@ class Outgoing:
 class Sendable(Protocol):
     """What SQS is told of a message: an Outgoing, or a row of the outbox, which knows no declarations."""
 
+    @property
+    def id(self) -> str: ...
     @property
     def body(self) -> str: ...
     @property
@@ -73,9 +76,12 @@ class Origin:
 def address(call: Call, *, id: str, now: datetime, origin: Origin) -> Outgoing:
     """The message of a call. Raises PayloadTooLarge, saying by how much; InvalidOption for a deadline in the past.
 
-    It expires when its call says, and no later than the run that sends it.
+    It expires when its call says, and no later than the run that sends it, unless it is due only after that.
     """
     key = call.key if call.key is not None else id
+    delay = wait(call, now)
+    due = now + timedelta(seconds=delay)
+    inherited = origin.expires if origin.expires is not None and (not delay or due < origin.expires) else None
     body = render(
         job=call.job.name,
         payload_json=call.encoded,
@@ -83,23 +89,25 @@ def address(call: Call, *, id: str, now: datetime, origin: Origin) -> Outgoing:
         key=key,
         payload_version=call.job.options.version,
         enqueued_at=now,
+        due=due if delay else None,
         trace=origin.trace,
         hops=origin.hops,
-        expires=_sooner(expiry(call, now), origin.expires),
+        expires=_sooner(expiry(call, due), inherited),
+        group=call.group if delay else None,
     )
-    size = len(body.encode())
-    if size > limits.SQS_MESSAGE_BYTES:
-        raise PayloadTooLarge(call.job.name, size, limits.SQS_MESSAGE_BYTES)
-    fifo = call.job.queue.fifo
-    return Outgoing(
+    message = Outgoing(
         call=call,
         id=id,
         key=key,
         body=body,
         group=call.group,
-        dedup=_dedup(call, key) if fifo else None,
-        delay=call.delay,
+        dedup=_dedup(call, key) if call.job.queue.fifo else None,
+        delay=delay,
     )
+    most = limits.SCHEDULE_INPUT_BYTES if is_far(message) else limits.SQS_MESSAGE_BYTES
+    if message.size > most:
+        raise PayloadTooLarge(call.job.name, message.size, most)
+    return message
 
 
 def lane(message: Outgoing, parts: int) -> Lane:
@@ -123,6 +131,12 @@ class Pack(Generic[S]):
     def add(self, message: S) -> None:
         self.messages.append(message)
         self._size += message.size
+
+
+def is_far(message: Sendable) -> bool:
+    """Due later than SQS can hold it, so that a one-off schedule sends it. FIFO queues, whose messages have a
+    deduplication id, have no delay per message at all."""
+    return message.delay > limits.SQS_DELAY_SECONDS or (message.delay > 0 and message.dedup is not None)
 
 
 def packs(messages: Sequence[S]) -> Iterator[Sequence[S]]:

@@ -194,6 +194,7 @@ def _relay(catalogue: Catalogue, environment: Environment) -> PlannedRelay | Non
         names.APP: environment.app,
         names.ENV: environment.name,
         names.OUTBOX: _parameter(environment, "outbox", "table", "name"),
+        **_later(environment),
         "POWERTOOLS_SERVICE_NAME": environment.app,
         names.METRICS_NAMESPACE: names.metrics_namespace(environment.app, environment.name),
         "POWERTOOLS_LOG_LEVEL": environment.log_level,
@@ -294,11 +295,12 @@ def _variables(
     valve = has_valve(jobs, environment)
     if valve:
         variables[names.MAPPING] = names.parameter(environment.app, environment.name, "workers", queue.name, "mapping")
-    if valve or not queue.fifo:
+    if valve:
         variables[names.LATER_GROUP] = parameter("queues", "later", "group")
-    if not queue.fifo:
-        variables[names.LATER_ROLE] = parameter("queues", "later", "role")
-    if queue is not TICKS and any(grant.kind == "send" for grant in grants):
+    sends = any(grant.kind == "send" for grant in grants) and queue is not TICKS
+    if sends or not queue.fifo:
+        variables |= _later(environment)
+    if sends:
         variables[names.OUTBOX] = parameter("outbox", "table", "name")
     for grant in grants:
         if grant.kind == "send":
@@ -315,6 +317,11 @@ def _variables(
         if queue is not TICKS:
             variables[names.setting_key(setting)] = environment.settings.get(setting, "")
     return variables
+
+
+def _later(environment: Environment) -> dict[str, Value]:
+    paths = names.later_parameters(environment.app, environment.name)
+    return {key: Parameter(path) for key, path in paths.items()}
 
 
 def _parameter(environment: Environment, *path: str) -> Parameter:

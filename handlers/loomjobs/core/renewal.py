@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from loomjobs.core.delivery import Delivery
+from loomjobs.core.later import literal
 from loomjobs.core.letter import ATTRIBUTE
 from loomjobs.core.work import identity_of
 
@@ -24,4 +25,4 @@ def renewed_body(delivery: Delivery) -> str:
         added["id"] = identity_of(delivery)
     if ATTRIBUTE in delivery.attributes and not members.get("redrives"):
         added["redrives"] = 1
-    return json.dumps(members | added, ensure_ascii=True) if added else delivery.body
+    return literal(json.dumps(members | added, ensure_ascii=True) if added else delivery.body)

@@ -45,9 +45,14 @@ class Work:
         return record_id(self.job.name, self.key)
 
     @property
+    def due(self) -> datetime:
+        """When it could have started, UTC."""
+        return self.envelope.due or self.envelope.enqueued_at or self.delivery.sent_at
+
+    @property
     def expires(self) -> datetime | None:
-        """Its deadline, UTC: the envelope's, or the job's `expires=` counted from the enqueue where a foreign producer
-        gave none. A dead letter that was sent back has none: whoever redrives wants it to run."""
+        """Its deadline, UTC: the envelope's, or the job's `expires=` counted from `due` where a foreign producer gave
+        none. A dead letter that was sent back has none: whoever redrives wants it to run."""
         return self.envelope.expires
 
 
@@ -93,7 +98,7 @@ def _deadline(delivery: Delivery, envelope: Envelope, job: Job[Any, Any]) -> dat
     if envelope.expires is not None or job.options.expires is None:
         return envelope.expires
     try:
-        return (envelope.enqueued_at or delivery.sent_at) + job.options.expires
+        return (envelope.due or envelope.enqueued_at or delivery.sent_at) + job.options.expires
     except OverflowError:  # beyond the year 9999
         return None
 

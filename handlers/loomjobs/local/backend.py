@@ -18,7 +18,7 @@ from loomjobs.core.delivery import Delivery
 from loomjobs.core.errors import ConfigurationError
 from loomjobs.core.job import Job
 from loomjobs.core.letter import Letter
-from loomjobs.core.outgoing import Outgoing, Sendable, Sent
+from loomjobs.core.outgoing import Outgoing, Sendable, Sent, is_far
 from loomjobs.core.plan import RECORD_TTL, function_timeout, receive_limit, visibility
 from loomjobs.core.queue import Queue
 from loomjobs.core.renewal import renewed_body
@@ -246,7 +246,14 @@ class MemorySender:
 
     def _one(self, queue: MemoryQueue, message: Sendable) -> Sent:
         try:
-            queue.send(message.body, now=self.clock(), group=message.group, dedup=message.dedup, delay=message.delay)
+            if is_far(message):  # by its content, as a one-off schedule sends to FIFO queues
+                later = timedelta(seconds=message.delay)
+                dedup = message.dedup and message.id
+                queue.send(message.body, now=self.clock(), group=message.group, dedup=dedup, later=later)
+            else:
+                queue.send(
+                    message.body, now=self.clock(), group=message.group, dedup=message.dedup, delay=message.delay
+                )
         except Refused as refusal:
             return Sent("refused", str(refusal))
         return Sent("accepted")

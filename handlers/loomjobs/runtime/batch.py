@@ -113,7 +113,7 @@ class Batch:
             key=work.key,
             trace=work.envelope.trace,
             payload_hash=work.payload_hash,
-            latency=max(0.0, (worker.clock() - (work.envelope.enqueued_at or delivery.sent_at)).total_seconds()),
+            latency=max(0.0, (worker.clock() - work.due).total_seconds()),
         )
         self._pending.append(Slot(place, delivery, work, run))
 

@@ -109,9 +109,9 @@ class Addresses(Protocol):
 class Run:
     """How one delivery ended, for logs and metrics. `job`, `id`, `key` are None where the message named none.
 
-    `latency` is from send to start and `duration` of the job itself, both in seconds; `duration` is None when it did
-    not run. `failure` is that of a run that failed, whatever was decided then, and `sorting` how it was classified.
-    `detail` adds what only some endings have.
+    `latency` is from when it was due to its start and `duration` of the job itself, both in seconds; `duration` is None
+    when it did not run. `failure` is that of a run that failed, whatever was decided then, and `sorting` how it was
+    classified. `detail` adds what only some endings have.
     """
 
     delivery: Delivery

@@ -87,7 +87,7 @@ class SqlOutbox:
         return SQL(
             "CREATE TABLE IF NOT EXISTS {} ("
             "seq bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, id text NOT NULL UNIQUE, queue text NOT NULL, "
-            "body text NOT NULL, group_id text, dedup text, delay integer NOT NULL DEFAULT 0, "
+            "body text NOT NULL, group_id text, dedup text, delay bigint NOT NULL DEFAULT 0, "
             "at timestamptz NOT NULL, refused text)"
         ).format(self.table)
 
