@@ -2,7 +2,7 @@
 
 Declare: Queue Workload Retry Rate job tombstone EACH_ENQUEUE · Resource Secret Setting Service · schedule cron every
 Inside a job: JobContext · Permanent Transient · Signal Defer Continue
-Send: call enqueue enqueue_many aenqueue aenqueue_many status cancel · Producer
+Send: call enqueue enqueue_many aenqueue aenqueue_many · status wait cancel rerun · Producer
 Sent: Call Enqueued Report Rejected Status Cancelled
 Errors: loomjobs.core.errors draws the tree
 """
@@ -41,8 +41,8 @@ from loomjobs.core.uses import Rate, Resource, Secret, Service, Setting, Use
 if TYPE_CHECKING:
     from loomjobs.aws.producer import Producer
     from loomjobs.runtime.cancelling import Cancelled, cancel
-    from loomjobs.runtime.sending import aenqueue, aenqueue_many, enqueue, enqueue_many
-    from loomjobs.runtime.status import Status, status
+    from loomjobs.runtime.sending import aenqueue, aenqueue_many, enqueue, enqueue_many, rerun
+    from loomjobs.runtime.status import Status, status, wait
 
 __all__ = [
     "EACH_ENQUEUE",
@@ -96,9 +96,11 @@ __all__ = [
     "enqueue_many",
     "every",
     "job",
+    "rerun",
     "schedule",
     "status",
     "tombstone",
+    "wait",
 ]
 
 _ON_FIRST_USE = {
@@ -110,7 +112,9 @@ _ON_FIRST_USE = {
     "Cancelled": "runtime.cancelling",
     "cancel": "runtime.cancelling",
     "Status": "runtime.status",
+    "rerun": "runtime.sending",
     "status": "runtime.status",
+    "wait": "runtime.status",
 }
 
 

@@ -47,6 +47,7 @@ def cloud(aws: Aws, monkeypatch: pytest.MonkeyPatch) -> Any:
     scheduler.create_schedule_group(Name=GROUP)
     undelivered = aws.queue("undelivered")
     account = undelivered.split("/")[-2]
+    monkeypatch.setenv(names.TABLE, "executions")
     monkeypatch.setenv(names.LATER_GROUP, GROUP)
     monkeypatch.setenv(names.LATER_ROLE, ROLE)
     monkeypatch.setenv(names.LATER_DLQ, f"arn:aws:sqs:{scheduler.meta.region_name}:{account}:undelivered")
@@ -147,7 +148,8 @@ class Broken:
 
 def over(aws: Aws, broken: Broken) -> Any:
     schedules = OneOffSchedules(Places(os.environ).later, lambda: broken)
-    return producer_over(AnytimeSender(aws.sqs, aws.urls.__getitem__, schedules, clock=utc_now), Silent())
+    sender = AnytimeSender(aws.sqs, aws.urls.__getitem__, schedules, clock=utc_now)
+    return producer_over(sender, Silent(), store=lambda: pytest.fail("asked for records"))
 
 
 def answer(code: str, status: int) -> ClientError:
@@ -271,13 +273,15 @@ def test_what_could_not_be_sent_is_sent_again_to_where_it_was_for(aws: Aws, clou
 def test_the_commands_say_what_they_did(aws: Aws, cloud: Any, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["scheduled", "list"]) == 0
     assert capsys.readouterr().out == "nothing waits\n"
-    sent = enqueue(WRITE, one(), at=datetime(2035, 5, 6, 7, 8, 9, tzinfo=UTC))
+    sent = enqueue(WRITE, one(), at=datetime(2035, 5, 6, 7, 8, 9, tzinfo=UTC), unique_for=DAY)
+    assert enqueue(WRITE, one(), unique_for=DAY).outcome == "duplicate"
     assert main(["scheduled", "list"]) == 0
     _, row = capsys.readouterr().out.splitlines()
     assert row.split() == ["2035-05-06", "07:09Z", "billing.write", "c1/2026-01-01", f"billing-{sent.id}"]
     assert main(["scheduled", "move", f"billing-{sent.id}", "--at", "2034-01-01T00:00:00+01:00"]) == 0
     assert capsys.readouterr().out == "billing.write c1/2026-01-01 is sent at 2033-12-31 23:00Z\n"
     assert main(["scheduled", "cancel", f"billing-{sent.id}"]) == 0
+    assert enqueue(WRITE, one(), unique_for=DAY).outcome == "accepted"
     assert main(["scheduled", "cancel", f"billing-{sent.id}"]) == 2
     assert main(["scheduled", "move", "billing-x", "--at", "tomorrow"]) == 2
     assert main(["scheduled", "move", "billing-x", "--at", "2034-01-01T00:00:00"]) == 2

@@ -78,7 +78,6 @@ def test_b044_a_delay_on_fifo_is_refused_since_sqs_would_drop_it() -> None:
     ("option", "value"),
     [
         ("tenant", "t"),
-        ("unique_for", timedelta(hours=1)),
         ("then", call(WRITE, ONE)),
     ],
 )

@@ -11,7 +11,7 @@ EACH_ENQUEUE BadKey BadPayload Call Cancelled ConfigurationError Continue Declar
 InvalidOption Job JobContext Key KeyPart LoomjobsError MissedRuns NotAvailableYet NotSent Overlap PayloadTooLarge
 Permanent Producer Queue Rate Rejected Report Resource Retry Secret Service Setting Signal Status Tick Transient
 UndeclaredSend UnknownOutcome Use When Workload aenqueue aenqueue_many call cancel cron enqueue enqueue_many every
-job schedule status tombstone
+job rerun schedule status tombstone wait
 """.split()
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from loomjobs.core.defaults import RECORD_TTL
 from loomjobs.core.errors import InvalidOption, StoreUnavailable
 from loomjobs.core.key import EACH_ENQUEUE
-from loomjobs.core.plan import RECORD_TTL
 from loomjobs.core.record import record_id
 from loomjobs.core.write import Item, Write, Written
 from loomjobs.local.clock import Clock

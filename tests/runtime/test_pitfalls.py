@@ -18,9 +18,10 @@ from loomjobs.aws.processor import DecidingProcessor
 from loomjobs.core import defaults, limits
 from loomjobs.core.catalogue import Catalogue
 from loomjobs.core.decision import Acknowledge, DeferFor, HandBack, RetryIn
+from loomjobs.core.defaults import RECORD_TTL
 from loomjobs.core.errors import ConfigurationError
 from loomjobs.core.letter import Letter, read_report
-from loomjobs.core.plan import RECORD_TTL, receive_limit
+from loomjobs.core.plan import receive_limit
 from loomjobs.core.record import record_id
 from loomjobs.core.registry import isolated
 from loomjobs.core.retry import Retry

@@ -39,9 +39,11 @@ from loomjobs import (
     enqueue_many,
     every,
     job,
+    rerun,
     schedule,
     status,
     tombstone,
+    wait,
 )
 from loomjobs.testing import Jobs, context
 
@@ -166,6 +168,10 @@ def use() -> None:
     assert_type(cancel(close, key="id"), Cancelled)
     assert_type(status(post, one).result(), str)
     assert_type(status(write2, one).result(), int)
+    assert_type(wait(write2, one, timeout=timedelta(seconds=1)).result(), int)
+    assert_type(wait(post, one, timeout=timedelta(seconds=1)).progress, tuple[int, int] | None)
+    assert_type(rerun(post, one), Enqueued)
+    assert_type(enqueue(post, one, unique_for=timedelta(hours=1), track=True), Enqueued)
     assert_type(post(one, context()), str)
 
 

@@ -20,8 +20,10 @@ from loomjobs import (
     enqueue,
     enqueue_many,
     job,
+    rerun,
     schedule,
     tombstone,
+    wait,
 )
 
 queue = Queue("billing", workload=Workload.BULK)
@@ -54,6 +56,8 @@ def wrong(ctx: JobContext) -> None:
     ctx.enqueue(post, Other(date(2024, 1, 1)))  # type: ignore[misc]  # pyright: ignore[reportArgumentType]
     post(Statement("c"), None)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     cancel(post, Other(date(2024, 1, 1)))  # type: ignore[misc]  # pyright: ignore[reportArgumentType]
+    rerun(post, Other(date(2024, 1, 1)))  # type: ignore[misc]  # pyright: ignore[reportArgumentType]
+    wait(post, Statement("c"))  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
     cancel(post)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
     cancel(post, Statement("c"), key="c")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
     call(post, Statement("c"), expires=60)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

@@ -10,7 +10,7 @@ import os
 import random
 import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
 
@@ -20,7 +20,7 @@ from loomjobs.aws.one_off import OneOffSchedules
 from loomjobs.aws.places import Places
 from loomjobs.aws.store import DynamoStore
 from loomjobs.core.outgoing import Outgoing
-from loomjobs.runtime.ports import Journal, Sender, Silent
+from loomjobs.runtime.ports import Journal, Sender, Silent, Store
 from loomjobs.runtime.producer import SENDERS, Producer
 
 _log = logging.getLogger("loomjobs")
@@ -60,10 +60,12 @@ def make_sender(places: Places) -> AnytimeSender:
 
 def make_producer(environment: Mapping[str, str], journal: Journal) -> Producer:
     """A producer that finds queues by these variables."""
-    return producer_over(make_sender(Places(environment)), journal)
+    places = Places(environment)
+    store = cache(lambda: DynamoStore(places.table(), client=clients.dynamodb()))
+    return producer_over(make_sender(places), journal, store=store)
 
 
-def producer_over(sender: Sender, journal: Journal, *, senders: int = SENDERS) -> Producer:
+def producer_over(sender: Sender, journal: Journal, *, store: Callable[[], Store], senders: int = SENDERS) -> Producer:
     return Producer(
         sender,
         clock=utc_now,
@@ -72,6 +74,7 @@ def producer_over(sender: Sender, journal: Journal, *, senders: int = SENDERS) -
         journal=journal,
         pause=time.sleep,
         senders=senders,
+        store=store,
     )
 
 

@@ -13,6 +13,7 @@ from loomjobs.aws.connect import EnqueueLog, producer_over, utc_now
 from loomjobs.aws.later import AnytimeSender
 from loomjobs.aws.one_off import OneOffSchedules
 from loomjobs.aws.places import Places
+from loomjobs.aws.store import DynamoStore
 from loomjobs.core import names
 from loomjobs.core.call import Call, CallOptions, Enqueued, Report, call
 from loomjobs.core.errors import InvalidOption
@@ -93,15 +94,17 @@ class Producer:
     def _producer(self) -> runtime.Producer:
         """Made by the process that uses it: a forked one must not share the connections of its parent."""
         if self._made is None or self._made[0] != os.getpid():
-            self._made = os.getpid(), producer_over(self._sender(), EnqueueLog(), senders=self._senders)
+            self._made = os.getpid(), self._make()
         return self._made[1]
 
-    def _sender(self) -> AnytimeSender:
+    def _make(self) -> runtime.Producer:
         session = self._session or clients.own_session()
         places = Places(self._variables(), ssm=lambda: clients.make("ssm", session))
         schedules = OneOffSchedules(places.later, cache(lambda: clients.make("scheduler", session)))
         sqs = clients.make("sqs", session, connections=self._senders)
-        return AnytimeSender(sqs, places.queue, schedules, clock=utc_now)
+        sender = AnytimeSender(sqs, places.queue, schedules, clock=utc_now)
+        store = cache(lambda: DynamoStore(places.table(), client=clients.make("dynamodb", session)))
+        return producer_over(sender, EnqueueLog(), store=store, senders=self._senders)
 
     def _variables(self) -> Mapping[str, str]:
         urls = {names.queue_url_key(name): url for name, url in self._queues.items()}

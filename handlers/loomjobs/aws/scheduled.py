@@ -36,6 +36,7 @@ class Waiting:
     name: str
     at: datetime
     job: str = ""
+    id: str = ""
     key: str = ""
     expires: datetime | None = None
 
@@ -76,12 +77,16 @@ class Scheduled:
             raise NotScheduled(name) from None
         return _waiting(found | {"Target": target} | firing(to))
 
-    def cancel(self, name: str) -> None:
+    def cancel(self, name: str) -> Waiting:
         """It will not be sent. Raises NotScheduled."""
+        found = self._get(PREFIX + name)
+        if found is None:
+            raise NotScheduled(name)
         try:
             self._scheduler.delete_schedule(GroupName=self._group, Name=PREFIX + name)
         except self._scheduler.exceptions.ResourceNotFoundException:
             raise NotScheduled(name) from None
+        return _waiting(found)
 
     def resend(self) -> Iterator[str]:
         """Send what EventBridge Scheduler could not to the queues that it was for: send, then delete. Yields a line for
@@ -131,7 +136,7 @@ def _waiting(found: Mapping[str, Any]) -> Waiting:
         envelope = Envelope.parse(found["Target"]["Input"])
     except BadEnvelope:
         return one
-    return replace(one, job=envelope.job, key=envelope.key or "", expires=envelope.expires)
+    return replace(one, job=envelope.job, id=envelope.id or "", key=envelope.key or "", expires=envelope.expires)
 
 
 def _envelope(body: str) -> Mapping[str, Any]:

@@ -11,6 +11,7 @@ from typing import Any
 from loomjobs.cli.project import catalogue, environment, find
 from loomjobs.core import names
 from loomjobs.core.errors import LoomjobsError
+from loomjobs.core.job import Job
 from loomjobs.core.payload import decode, parse
 
 _SAYS = {
@@ -33,20 +34,29 @@ def cancel(given: argparse.Namespace) -> int:
     """Exit code 1 where it was too late."""
     from loomjobs.runtime import cancelling  # binds AWS on first use
 
-    job = find(given.job, catalogue())
+    job = chosen(given)
     if (given.payload is None) == (given.key is None):
         raise LoomjobsError("which one? Give its payload, or --key KEY (for EACH_ENQUEUE jobs the id of the enqueue)")
-    if given.env is not None:
-        chosen = environment(given.env)
-        os.environ |= {names.ENV: chosen.name, names.APP: chosen.app}
-        os.environ.pop(names.TABLE, None)  # what was asked for wins over what the shell happens to have
     if given.key is not None:
         done = cancelling.cancel(job, key=given.key)
     else:
-        payload: Any = decode(parse(_text(given.payload)), job.payload_type, strict=job.options.strict)
-        done = cancelling.cancel(job, payload)
+        done = cancelling.cancel(job, payload_of(given, job))
     print(f"{done.job.name} {done.key}: {done.outcome}, {_SAYS[done.outcome]} (state: {done.state})")
     return int(done.outcome == "too-late")
+
+
+def chosen(given: argparse.Namespace) -> Job[Any, Any]:
+    """The job that was named, with this process set to the environment that was."""
+    if given.env is not None:
+        env = environment(given.env)
+        os.environ |= {names.ENV: env.name, names.APP: env.app}
+        os.environ.pop(names.TABLE, None)  # what was asked for wins over what the shell happens to have
+    return find(given.job, catalogue())
+
+
+def payload_of(given: argparse.Namespace, job: Job[Any, Any]) -> Any:
+    """Raises BadPayload."""
+    return decode(parse(_text(given.payload)), job.payload_type, strict=job.options.strict)
 
 
 def _text(argument: str) -> str:

@@ -14,6 +14,7 @@ from loomjobs.cli import (
     cancel,
     checking,
     events,
+    handle,
     listing,
     new,
     operate,
@@ -27,7 +28,21 @@ from loomjobs.cli import (
 from loomjobs.cli.project import NoProject
 from loomjobs.core.errors import LoomjobsError
 
-COMMANDS = (listing, planning, checking, new, trying, cancel, operate, scheduled, relaying, events, schema, start)
+COMMANDS = (
+    listing,
+    planning,
+    checking,
+    new,
+    trying,
+    handle,
+    cancel,
+    operate,
+    scheduled,
+    relaying,
+    events,
+    schema,
+    start,
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

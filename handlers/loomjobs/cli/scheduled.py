@@ -12,6 +12,8 @@ from loomjobs.cli.project import catalogue, environment
 from loomjobs.cli.table import table
 from loomjobs.core import names
 from loomjobs.core.errors import LoomjobsError
+from loomjobs.core.record import record_id
+from loomjobs.core.unique import freed_write
 
 if TYPE_CHECKING:
     from loomjobs.aws.scheduled import Scheduled, Waiting
@@ -52,9 +54,13 @@ def move(given: argparse.Namespace) -> int:
 
 
 def cancel(given: argparse.Namespace) -> int:
+    from loomjobs.runtime.status import reader
+
     scheduled = _scheduled(given.env)
     for name in given.name:
-        scheduled.cancel(name)
+        one = scheduled.cancel(name)
+        if one.job and one.key:  # a record that says it is queued would keep others from queueing it
+            reader().write(freed_write(record_id(one.job, one.key), one.id))
         print(f"{name} will not be sent")
     return 0
 
@@ -84,6 +90,7 @@ def _scheduled(env: str | None) -> Scheduled:
     if env is not None:
         chosen = environment(env)
         os.environ |= {names.ENV: chosen.name, names.APP: chosen.app}
+        os.environ.pop(names.TABLE, None)
     return Scheduled(Places(os.environ).later, scheduler=clients.scheduler(), sqs=clients.sqs())
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal, TypedDict, TypeVar
 
-from loomjobs.core import limits
+from loomjobs.core import defaults, limits
 from loomjobs.core.errors import InvalidOption
 from loomjobs.core.job import Job
 from loomjobs.core.key import EACH_ENQUEUE, derive
@@ -34,6 +34,8 @@ class Call:
     delay: int = 0
     at: datetime | None = None
     expires: timedelta | datetime | None = None
+    unique_for: timedelta | None = None
+    track: bool = False
 
     def __repr__(self) -> str:
         return f"<call {self.job.name} {self.key or ''}>"
@@ -49,12 +51,14 @@ class CallOptions(TypedDict, total=False):
     group: str | None
     expires: timedelta | datetime | None
     unique_for: timedelta | None
+    track: bool
     then: Call | None
 
 
 @dataclass(frozen=True, slots=True)
 class Enqueued:
-    """`id` is the job's id for all its life; `key` its idempotency key."""
+    """`id` is the job's id for all its life; `key` its idempotency key. A duplicate's `id` is that of the enqueue that
+    stands, or "" where its record does not tell."""
 
     id: str
     key: str
@@ -71,7 +75,7 @@ class Rejected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What became of many calls. A queue cannot tell a duplicate: `duplicate` counts what the record suppressed.
+    """What became of many calls. `duplicate` counts what `unique_for=` left out: a queue itself tells no duplicate.
 
     - `rejected`: refused for good, such as for a right that is missing; sending them again changes nothing.
     - `unsent`: not in the queue, by the server's fault or since the sending stopped before; safe to send again.
@@ -118,6 +122,7 @@ def call(
     group: str | None = None,
     expires: timedelta | datetime | None = None,
     unique_for: timedelta | None = None,
+    track: bool = False,
     then: Call | None = None,
 ) -> Call:
     """Build a call: the payload is encoded, decoded again and compared here, where a mistake has its stack.
@@ -127,9 +132,12 @@ def call(
     up to two minutes late. FIFO queues take no delay of 15 minutes or less.
     `key` and `group` override what the declaration derives from the payload. `expires` is the instant, or the time from
     when it is due, after which it is not worth starting; the job's own `expires=` where it is left out.
+    `unique_for`: not sent while the same job and key is queued or runs, or for that long after it ended; then it runs
+    anew, whatever its key did before. At most the 30 days that records are kept.
+    `track`: its record says `queued` before it starts.
     Raises BadPayload, BadKey, InvalidOption, or NotAvailableYet for an option that this release lacks.
     """
-    later = {"tenant": tenant, "unique_for": unique_for, "then": then}
+    later = {"tenant": tenant, "then": then}
     for option, value in later.items():
         if value is not None:
             raise not_available(f"{option}=", where=f"call of {job.name}", cure=f"Leave {option}= out.")
@@ -142,6 +150,8 @@ def call(
         delay=checked_delay(job, delay, at),
         at=checked_at(job, at),
         expires=checked_expires(job, expires),
+        unique_for=_window(job, key, unique_for),
+        track=track,
     )
 
 
@@ -151,6 +161,21 @@ def _key(job: Job[Any, Any], payload: Any, given: str | None) -> str | None:
             raise InvalidOption(f"{job.name}: key= is empty; leave it out to use the declared key")
         return given
     return None if job.options.key is EACH_ENQUEUE else derive(job.options.key, payload)
+
+
+def _window(job: Job[Any, Any], key: str | None, window: timedelta | None) -> timedelta | None:
+    if window is None:
+        return None
+    if not timedelta(0) < window <= timedelta(seconds=defaults.RECORD_TTL):
+        days = defaults.RECORD_TTL // 86_400
+        raise InvalidOption(
+            f"{job.name}: unique_for={window} is not between 0 and the {days} days that records are kept"
+        )
+    if key is None and job.options.key is EACH_ENQUEUE:
+        raise InvalidOption(
+            f"{job.name}: with EACH_ENQUEUE no two enqueues are the same work. Say which are: key=, beside unique_for="
+        )
+    return window
 
 
 def _group(job: Job[Any, Any], payload: Any, given: str | None) -> str | None:

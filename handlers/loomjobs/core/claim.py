@@ -210,5 +210,5 @@ def takeover_write(claim: Claim, old: Record, *, attempts: int) -> Write:
 def replace_write(claim: Claim, old: Record) -> Write:
     """Start anew over a stale or dead record: attempts, suspicions and results are those of a first run."""
     sets = claim.fresh() | {"n": 0, "susp": 0, "free": 0, "epoch": old.epoch + 1, "ph": claim.payload_hash}
-    removes = ("nb", "slot", "dead_at", "why", "ck", "ckv", "cont", "dfr", "data", "ended", "hist", "cancel")
+    removes = tuple("nb slot dead_at why ck ckv cont dfr data ended hist cancel done total".split())
     return Write(id=claim.id, condition=old.unchanged(), sets=sets, removes=removes)

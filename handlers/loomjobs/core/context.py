@@ -77,6 +77,11 @@ class JobContext(Protocol):
         """The last checkpoint, decoded as strictly as a payload; None in a first run. Raises BadPayload."""
         ...
 
+    def progress(self, done: int, total: int) -> None:
+        """Say how far it has come, for `status(...)` and `loomjobs status`: written every two seconds at most, and when
+        `done` is `total`. Raises InvalidOption unless 0 <= done <= total, LostClaim as `checkpoint` does."""
+        ...
+
     def commit(
         self, *, items: Sequence[Mapping[str, Any]] = (), enqueue: Sequence[Call] = (), result: object = None
     ) -> None:

@@ -32,6 +32,8 @@ SOURCE_RETENTION: Final = 7 * 86_400
 DLQ_RETENTION: Final = 14 * 86_400
 REDRIVE_WINDOW: Final = 9 * 86_400
 """After a dead letter expired its record is still kept this long, so that a late redrive is recognised."""
+RECORD_TTL: Final = SOURCE_RETENTION + DLQ_RETENTION + REDRIVE_WINDOW
+"""A record outlives every message that could still ask for it."""
 RECEIVE_MARGIN: Final = 86_400
 """The receive budget is sized for the retention less this."""
 NEWER_VERSION_GRACE: Final = 3_600

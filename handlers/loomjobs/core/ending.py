@@ -50,6 +50,11 @@ def checkpoint_write(record: Record, state: str, *, version: int, expires: int) 
     return _fenced(record, INPROGRESS, {"status": INPROGRESS, "ck": state, "ckv": version, "expiration": expires})
 
 
+def progress_write(record: Record, done: int, total: int, *, expires: int) -> Write:
+    """How far a run has come, for those who look."""
+    return _fenced(record, INPROGRESS, {"status": INPROGRESS, "done": done, "total": total, "expiration": expires})
+
+
 def renew_write(record: Record, *, lease: int) -> Write:
     """Extend the lease of a run that is alive. Refused with our own owner: somebody asked to cancel it."""
     condition = AllOf(Is("owner", "=", record.owner), Is("status", "=", INPROGRESS), Absent("cancel"))

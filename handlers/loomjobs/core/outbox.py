@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from loomjobs.core.errors import InvalidOption
 from loomjobs.core.outgoing import Outgoing
 from loomjobs.core.write import Item
 
@@ -40,7 +41,13 @@ class Row:
 
 
 def row_of(message: Outgoing, *, now: datetime) -> Row:
-    """The message as it will be sent, whatever is deployed by then."""
+    """The message as it will be sent, whatever is deployed by then. Raises InvalidOption for what looks at the records
+    before it is sent: the relay does not."""
+    if message.call.unique_for is not None or message.call.track:
+        raise InvalidOption(
+            f"{message.call.job.name}: unique_for= and track= write a record before the message, which an outbox does "
+            "not. Leave them out; the key suppresses a second effect."
+        )
     return Row(
         id=message.id,
         queue=message.call.job.queue.name,

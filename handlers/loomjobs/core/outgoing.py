@@ -58,10 +58,12 @@ Lane: TypeAlias = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """What became of one message: `refused` is final, `again` was the server's fault, `unknown` had no answer."""
+    """What became of one message: `refused` is final, `again` was the server's fault, `unknown` had no answer, and
+    `duplicate` was not sent, since the enqueue with the id `stands` ("" where it is not known) does the same."""
 
-    outcome: Literal["accepted", "refused", "again", "unknown"]
+    outcome: Literal["accepted", "refused", "again", "unknown", "duplicate"]
     reason: str = ""
+    stands: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +103,7 @@ def address(call: Call, *, id: str, now: datetime, origin: Origin) -> Outgoing:
         key=key,
         body=body,
         group=call.group,
-        dedup=_dedup(call, key) if call.job.queue.fifo else None,
+        dedup=_dedup(call, key, id) if call.job.queue.fifo else None,
         delay=delay,
     )
     most = limits.SCHEDULE_INPUT_BYTES if is_far(message) else limits.SQS_MESSAGE_BYTES
@@ -155,8 +157,10 @@ def _sooner(one: datetime | None, other: datetime | None) -> datetime | None:
     return min((each for each in (one, other) if each is not None), default=None)
 
 
-def _dedup(call: Call, key: str) -> str:
+def _dedup(call: Call, key: str, id: str) -> str:
     """Equal for the same job, key and payload: SQS drops a repeat within five minutes; another payload gets through,
-    so that the worker can report the conflict."""
+    so that the worker can report the conflict. Where the record decides what is a repeat, SQS must not."""
     digest = hashlib.sha256(call.encoded).hexdigest()[:32]
+    if call.unique_for is not None:
+        digest += f"#{id}"
     return fifo_id(hashlib.sha256(f"{call.job.name}#{key}#{digest}".encode("utf-8", "surrogatepass")).hexdigest())

@@ -128,9 +128,6 @@ class Plan:
         return next(worker for worker in self.workers if worker.queue == queue)
 
 
-RECORD_TTL = defaults.SOURCE_RETENTION + defaults.DLQ_RETENTION + defaults.REDRIVE_WINDOW
-"""A record outlives every message that could still ask for it: source + DLQ retention + redrive window."""
-
 TICKS = Queue(
     names.TICKS,
     workload=Workload.NEAR_REAL_TIME,
@@ -150,7 +147,7 @@ def make_plan(catalogue: Catalogue, environment: Environment) -> Plan:
     return Plan(
         app=environment.app,
         environment=environment.name,
-        record_ttl=RECORD_TTL,
+        record_ttl=defaults.RECORD_TTL,
         workers=tuple(workers),
         schedules=tuple(_schedule(schedule, environment) for schedule in catalogue.schedules),
         services=tuple(_services(catalogue, environment)),
@@ -286,7 +283,7 @@ def _variables(
         names.SOURCE_ARN: parameter("queues", queue.name, "arn"),
         names.DLQ_URL: parameter("queues", queue.name, "dlq", "url"),
         names.RECEIVES: str(receive_limit(queue)),
-        names.RECORD_TTL: str(RECORD_TTL),
+        names.RECORD_TTL: str(defaults.RECORD_TTL),
         names.PACE: f"{environment.pace:g}",
         "POWERTOOLS_SERVICE_NAME": environment.app,
         names.METRICS_NAMESPACE: names.metrics_namespace(environment.app, environment.name),

@@ -72,6 +72,10 @@ class Record:
     continued: int = 0
     deferred: int = 0
     version: str = ""
+    reserved_by: str = ""
+    reserved_until: int = 0
+    queued_at: int = 0
+    progress: tuple[int, int] | None = None
 
     def is_due(self, now: int) -> bool:
         """It waits for a worker, and not for a later instant; `now` in epoch milliseconds."""
@@ -113,6 +117,10 @@ class Record:
             continued=item.get("cont", 0),
             deferred=item.get("dfr", 0),
             version=item.get("ver", ""),
+            reserved_by=item.get("rsv", ""),
+            reserved_until=item.get("rsv_until", 0),
+            queued_at=item.get("qat", 0),
+            progress=(item["done"], item["total"]) if "done" in item else None,
         )
 
 

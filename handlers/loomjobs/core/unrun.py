@@ -9,7 +9,7 @@ from loomjobs.core import defaults
 from loomjobs.core.record import CANCELLED, COMPLETED, EXPIRED, INPROGRESS, Record
 from loomjobs.core.write import Absent, AllOf, Is, Write
 
-OF_A_FORMER_LIFE: Final = ("ph", "nb", "slot", "dead_at", "why", "ck", "ckv", "data", "cont", "err", "hist", "cancel")
+OF_A_FORMER_LIFE: Final = tuple("ph nb slot dead_at why ck ckv data cont err hist cancel done total".split())
 """Attributes that a record which starts anew must not keep."""
 
 Cause: TypeAlias = Literal["duplicate", "cancelled", "expired"]

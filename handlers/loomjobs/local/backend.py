@@ -14,12 +14,13 @@ from loomjobs.core.budget import Budget
 from loomjobs.core.catalogue import Catalogue
 from loomjobs.core.context import JobContext
 from loomjobs.core.decision import Decision, HandBack, is_gone
+from loomjobs.core.defaults import RECORD_TTL
 from loomjobs.core.delivery import Delivery
 from loomjobs.core.errors import ConfigurationError
 from loomjobs.core.job import Job
 from loomjobs.core.letter import Letter
 from loomjobs.core.outgoing import Outgoing, Sendable, Sent, is_far
-from loomjobs.core.plan import RECORD_TTL, function_timeout, receive_limit, visibility
+from loomjobs.core.plan import function_timeout, receive_limit, visibility
 from loomjobs.core.queue import Queue
 from loomjobs.core.renewal import renewed_body
 from loomjobs.core.tick_job import with_ticks
@@ -127,6 +128,7 @@ class Backend:
             journal=self.journal,
             pause=lambda seconds: self.clock.advance(timedelta(seconds=seconds)),
             senders=1,  # in order, and on the thread of the test
+            store=lambda: self.store,
         )
         self.workers = {name: self._worker(name, pace) for name in self._declared}
 

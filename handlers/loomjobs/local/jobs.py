@@ -180,6 +180,7 @@ class _FixedContext:
     cancelled: bool = False
     checkpoints: list[object] = field(default_factory=list[object])
     committed: list[Mapping[str, Any]] = field(default_factory=list[Mapping[str, Any]])
+    steps: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
 
     @property
     def idempotency_key(self) -> str:
@@ -199,6 +200,9 @@ class _FixedContext:
 
     def checkpoint(self, state: object, /) -> None:
         self.checkpoints.append(state)
+
+    def progress(self, done: int, total: int) -> None:
+        self.steps.append((done, total))
 
     def resume(self, type: type[S], /) -> S | None:
         return decode(parse(encode(self.checkpoints[-1], type)), type) if self.checkpoints else None

@@ -11,10 +11,10 @@ from typing import Any, Literal, TypeVar, overload
 
 from loomjobs.core.call import call
 from loomjobs.core.cancel import ROUNDS, Already, Ask, Asked, End, TooLate, next_step
+from loomjobs.core.defaults import RECORD_TTL
 from loomjobs.core.errors import InvalidOption, StoreUnavailable
 from loomjobs.core.job import Job
 from loomjobs.core.key import EACH_ENQUEUE
-from loomjobs.core.plan import RECORD_TTL
 from loomjobs.core.record import Record, record_id
 from loomjobs.runtime.ports import Clock, Store
 from loomjobs.runtime.status import State, reader, state_of

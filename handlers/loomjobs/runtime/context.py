@@ -76,6 +76,9 @@ class RunContext:
     def resume(self, type: type[S], /) -> S | None:
         return self.effects.resume(type)
 
+    def progress(self, done: int, total: int) -> None:
+        self.effects.progress(done, total)
+
     def commit(
         self, *, items: Sequence[Mapping[str, Any]] = (), enqueue: Sequence[Call] = (), result: object = None
     ) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TypeVar
 
 from loomjobs.core.commit import Action, Commit, Transactor, make_commit, settle
-from loomjobs.core.errors import InvalidCommit, LostClaim, StoreUnavailable
+from loomjobs.core.errors import InvalidCommit, InvalidOption, LostClaim, StoreUnavailable
 from loomjobs.core.outgoing import Outgoing
 from loomjobs.core.payload import decode, encode, parse
 from loomjobs.core.record import Record
@@ -19,6 +20,8 @@ from loomjobs.runtime.ports import Clock
 
 S = TypeVar("S")
 
+SHOW_EVERY = timedelta(seconds=2)
+"""`ctx.progress` writes at most this often: each is one write of DynamoDB."""
 LOOK_EVERY = timedelta(seconds=5)
 """`ctx.cancelled` reads the record at most this often."""
 
@@ -37,6 +40,7 @@ class Effects:
     cancelled: bool = False
     lost: bool = False
     looked_at: datetime | None = None
+    shown_at: datetime | None = None
     tried: Commit | None = None
 
     def checkpoint(self, state: object) -> None:
@@ -44,6 +48,18 @@ class Effects:
         text = encode(state, type(state)).decode()
         self.ledger.checkpoint(self.record, text, version=self.work.job.options.version)
         self._keep(text)
+
+    def progress(self, done: int, total: int) -> None:
+        """Shown every two seconds at most, and at the end. A store that does not answer is no reason to fail a job.
+        Raises InvalidOption, LostClaim."""
+        if not 0 <= done <= total:
+            raise InvalidOption(f"{self.work.job.name}: progress({done}, {total}): give how many of how many are done")
+        now = self.clock()
+        if done < total and self.shown_at is not None and now - self.shown_at < SHOW_EVERY:
+            return
+        self.shown_at = now
+        with suppress(StoreUnavailable):
+            self.ledger.progress(self.record, done, total)
 
     def resume(self, type_: type[S]) -> S | None:
         """The last checkpoint, decoded as strictly as a payload, or None before the first."""

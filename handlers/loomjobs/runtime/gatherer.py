@@ -17,7 +17,8 @@ from loomjobs.core.outgoing import Lane, Outgoing, Pack, Sent, lane
 from loomjobs.runtime.ports import Deliver, Journal
 from loomjobs.runtime.tally import Tally
 
-_Waiting: TypeAlias = "tuple[Outgoing, asyncio.Future[None]]"
+_Answer: TypeAlias = "tuple[Outgoing, Sent]"
+_Waiting: TypeAlias = "tuple[Outgoing, asyncio.Future[_Answer]]"
 
 
 class Gatherer:
@@ -32,18 +33,18 @@ class Gatherer:
         self._under_way: dict[asyncio.Task[None], Lane] = {}
         self._is_woken = False
 
-    async def send(self, message: Outgoing) -> None:
-        """Return when SQS has it. Raises NotSent, UnknownOutcome, or what `deliver` raises.
+    async def send(self, message: Outgoing) -> _Answer:
+        """Return when SQS has it, as it was sent. Raises NotSent, UnknownOutcome, or what `deliver` raises.
 
         A task that is cancelled before its message's request has begun has sent nothing.
         """
         loop = asyncio.get_running_loop()
-        answer: asyncio.Future[None] = loop.create_future()
+        answer: asyncio.Future[_Answer] = loop.create_future()
         self._waiting.setdefault(lane(message, self._senders), deque()).append((message, answer))
         if not self._is_woken:
             self._is_woken = True
             loop.call_soon(self._start)
-        await answer
+        return await answer
 
     def _start(self) -> None:
         """Begin as many requests as may be under way; the lanes take turns."""
@@ -80,7 +81,7 @@ class Gatherer:
             del self._under_way[task]
             self._start()
 
-    def _settle(self, answer: asyncio.Future[None], one: tuple[Outgoing, Sent]) -> None:
+    def _settle(self, answer: asyncio.Future[_Answer], one: _Answer) -> None:
         tally = Tally(self._journal)
         tally.count([one])
         try:
@@ -89,7 +90,7 @@ class Gatherer:
             _fail(answer, error)
         else:
             if not answer.done():
-                answer.set_result(None)
+                answer.set_result(one)
 
 
 def _take(line: deque[_Waiting]) -> Sequence[_Waiting]:
@@ -104,6 +105,6 @@ def _take(line: deque[_Waiting]) -> Sequence[_Waiting]:
     return taken
 
 
-def _fail(answer: asyncio.Future[None], error: Exception) -> None:
+def _fail(answer: asyncio.Future[_Answer], error: Exception) -> None:
     if not answer.done():
         answer.set_exception(error)

@@ -32,6 +32,7 @@ from loomjobs.core.ending import (
     die_write,
     fail_write,
     landed,
+    progress_write,
     renew_write,
 )
 from loomjobs.core.errors import ConfigurationError, LostClaim, StoreUnavailable
@@ -155,6 +156,9 @@ class Ledger:
 
     def checkpoint(self, record: Record, state: str, *, version: int) -> None:
         self.end(Closing(record, checkpoint_write(record, state, version=version, expires=self.expires())))
+
+    def progress(self, record: Record, done: int, total: int) -> None:
+        self.end(Closing(record, progress_write(record, done, total, expires=self.expires())))
 
     def renew(self, record: Record, *, lease: int) -> bool:
         """Extend the lease; False when the run is to be cancelled. Raises LostClaim when another worker has it."""

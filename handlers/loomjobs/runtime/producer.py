@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterable, Sequence
 from loomjobs.core.call import Call, Enqueued, Report
 from loomjobs.core.outgoing import Origin, Outgoing, Sent, address
 from loomjobs.runtime.gatherer import Gatherer
-from loomjobs.runtime.ports import Clock, Delivered, Journal, Roll, Sender, Token
+from loomjobs.runtime.ports import Clock, Delivered, Journal, Roll, Sender, Store, Token
 from loomjobs.runtime.stream import Stream
 from loomjobs.runtime.tally import Tally
+from loomjobs.runtime.unique import Uniqueness
 
 TRIES = 4
 """Sends of one message while the failure is the server's: SQS answered that it did not take it."""
@@ -37,6 +38,7 @@ class Producer:
         journal: Journal,
         pause: Callable[[float], None],
         senders: int = SENDERS,
+        store: Callable[[], Store] | None = None,
     ) -> None:
         self._sender = sender
         self._clock = clock
@@ -45,6 +47,7 @@ class Producer:
         self.journal = journal
         self._pause = pause
         self._senders = senders
+        self._unique = store and Uniqueness(store=store, clock=clock, pause=pause, trouble=journal.trouble)
         self._gatherers: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Gatherer] = weakref.WeakKeyDictionary()
 
     def address(self, one: Call, *, origin: Origin) -> Outgoing:
@@ -52,12 +55,13 @@ class Producer:
         return address(one, id=self._token(), now=self._clock(), origin=origin)
 
     def enqueue(self, one: Call, *, origin: Origin = Origin()) -> Enqueued:  # noqa: B008 it is frozen
-        """Send one. Raises NotSent or UnknownOutcome; returning means that SQS has it."""
+        """Send one. Raises NotSent or UnknownOutcome; returning means that SQS has it, or what it would duplicate."""
         message = self.address(one, origin=origin)
         tally = Tally(self.journal)
-        tally.count(self.deliver([message]))
+        delivered = self.deliver([message])
+        tally.count(delivered)
         tally.settle()
-        return enqueued(message)
+        return enqueued(*delivered[0])
 
     def enqueue_many(self, calls: Iterable[Call], *, origin: Origin = Origin()) -> Report:  # noqa: B008 it is frozen
         """Send any number, reading `calls` as it goes: memory holds ten messages a sender and ten a queue.
@@ -74,8 +78,7 @@ class Producer:
     async def aenqueue(self, one: Call, *, origin: Origin = Origin()) -> Enqueued:  # noqa: B008 it is frozen
         """`enqueue` for a task: the event loop stays free, and tasks that enqueue at the same time share requests."""
         message = self.address(one, origin=origin)
-        await self._gatherer().send(message)
-        return enqueued(message)
+        return enqueued(*await self._gatherer().send(message))
 
     def _gatherer(self) -> Gatherer:
         loop = asyncio.get_running_loop()
@@ -85,6 +88,10 @@ class Producer:
         return gatherer
 
     def deliver(self, pack: Sequence[Outgoing], /) -> Delivered:
+        """One batch for one queue, without what its `unique_for=` leaves out. Raises ConfigurationError."""
+        return self._unique.deliver(pack, self._send) if self._unique else self._send(pack)
+
+    def _send(self, pack: Sequence[Outgoing], /) -> Delivered:
         """One batch call for one queue, and again for what the server failed to take; never for what may have
         arrived. Raises ConfigurationError."""
         outcomes: dict[int, Sent] = {}
@@ -99,6 +106,8 @@ class Producer:
         return [(message, outcomes[place]) for place, message in enumerate(pack)]
 
 
-def enqueued(message: Outgoing) -> Enqueued:
-    """What the caller is told of an accepted message."""
+def enqueued(message: Outgoing, sent: Sent) -> Enqueued:
+    """What the caller is told of a message that did not fail."""
+    if sent.outcome == "duplicate":
+        return Enqueued(sent.stands, message.key, "duplicate")
     return Enqueued(message.id, message.key, "delayed" if message.delay else "accepted")

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any, TypeVar, Unpack, overload
 
 from loomjobs.core.call import Call, CallOptions, Enqueued, Report, call
+from loomjobs.core.errors import InvalidOption
 from loomjobs.core.job import Job
 from loomjobs.runtime.context import running
 from loomjobs.runtime.pages import Many, each, send_pages
@@ -37,6 +40,18 @@ def enqueue(job: Job[P, Any], payload: P, /, **options: Unpack[CallOptions]) -> 
     one = call(job, payload, **options)
     run = running.get()
     return run.send(one) if run is not None else producer().enqueue(one)
+
+
+def rerun(job: Job[P, Any], payload: P, /) -> Enqueued:
+    """Have it run anew under its key, whatever became of it before; a duplicate while it is queued or runs.
+
+    Its effect happens a second time, unless others' idempotency keys or its own conditions prevent it. Raises as
+    `enqueue`; InvalidOption for EACH_ENQUEUE.
+    """
+    one = replace(call(job, payload), unique_for=timedelta(0))
+    if one.key is None:
+        raise InvalidOption(f"{job.name}: with EACH_ENQUEUE every enqueue runs; enqueue it again")
+    return producer().enqueue(one)
 
 
 @overload

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Coroutine, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, overload
 
 from loomjobs.core import record as states
@@ -33,6 +35,7 @@ _STATES: dict[str, State] = {
     states.EXPIRED: "expired",
 }
 
+_EVERY = timedelta(milliseconds=500)
 _store: ContextVar[Store | None] = ContextVar("store", default=None)
 
 
@@ -42,7 +45,12 @@ class NoResult(LoomjobsError):
 
 @dataclass(frozen=True, slots=True)
 class Status(Generic[R_co]):
-    """`unknown` also means enqueued and not yet started: the record begins with the first claim."""
+    """`unknown` also means enqueued and not yet started; sent with `track=` or `unique_for=`, that is `queued`.
+
+    - `attempts`: failed ones, and the one that runs or succeeded.
+    - `why`: the reason of a death. `error`: the newest failure, masked as in the logs.
+    - `progress`: what the job last said with `ctx.progress`: done, total.
+    """
 
     job: Job[Any, Any]
     key: str
@@ -50,6 +58,13 @@ class Status(Generic[R_co]):
     attempts: int
     why: str = ""
     stored: str | None = None
+    error: str = ""
+    progress: tuple[int, int] | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """It ended, one way or the other."""
+        return self.state in ("succeeded", "dead", "cancelled", "expired")
 
     def result(self) -> R_co:
         """The return value; None where it was too large to keep (256 bytes). Raises NoResult unless it succeeded."""
@@ -91,12 +106,39 @@ def status_of(job: Job[Any, Any], key: str, /) -> Status[Any]:
     record = Record.of(item)
     state = state_of(record.status)
     attempts = record.attempts + (record.status in (states.COMPLETED, states.INPROGRESS))
-    return Status(job, key, state, attempts, record.why, record.result)
+    return Status(job, key, state, attempts, record.why, record.result, _newest(record), record.progress)
+
+
+@overload
+def wait(
+    job: Job[P, Coroutine[Any, Any, R]], payload: P, /, *, timeout: timedelta, every: timedelta = ...
+) -> Status[R]: ...
+@overload
+def wait(job: Job[P, R], payload: P, /, *, timeout: timedelta, every: timedelta = ...) -> Status[R]: ...
+def wait(job: Job[Any, Any], payload: Any, /, *, timeout: timedelta, every: timedelta = _EVERY) -> Status[Any]:
+    """The status once the job is over, looked up `every` half second: for tests and scripts, not for request handlers.
+
+    Raises TimeoutError, with the last state, after `timeout`; InvalidOption as `status` does.
+    """
+    until = time.monotonic() + timeout.total_seconds()
+    while not (now := status(job, payload)).is_over:
+        left = until - time.monotonic()
+        if left <= 0:
+            raise TimeoutError(f"{job.name} {now.key} is {now.state} after {timeout}")
+        time.sleep(min(left, every.total_seconds()))
+    return now
 
 
 def state_of(status: str) -> State:
     """A record's status in the words of `Status`."""
     return _STATES.get(status, "unknown")
+
+
+def _newest(record: Record) -> str:
+    if not record.history:
+        return ""
+    last = record.history[-1]
+    return f"{last.get('kind', '')}: {last.get('message', '')}"
 
 
 def reader() -> Store:

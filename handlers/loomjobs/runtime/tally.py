@@ -15,6 +15,7 @@ class Tally:
 
     def __init__(self, journal: Journal) -> None:
         self.accepted = 0
+        self._duplicate = 0
         self._journal = journal
         self._rejected: list[Rejected] = []
         self._unsent: list[Call] = []
@@ -32,6 +33,8 @@ class Tally:
             match sent.outcome:
                 case "accepted":
                     accepted.append(message)
+                case "duplicate":
+                    self._duplicate += 1
                 case "refused":
                     self._rejected.append(Rejected(message.call, sent.reason))
                 case "again":
@@ -48,6 +51,7 @@ class Tally:
     def report(self) -> Report:
         return Report(
             accepted=self.accepted,
+            duplicate=self._duplicate,
             rejected=tuple(self._rejected),
             unsent=tuple(self._unsent),
             unknown=tuple(self._unknown),
