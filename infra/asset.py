@@ -14,7 +14,18 @@ from typing import Final
 
 from loomjobs.core import limits
 
-SERVICES: Final = ("dynamodb", "lambda", "s3", "scheduler", "secretsmanager", "sesv2", "sqs", "ssm", "sts")
+SERVICES: Final = (
+    "cloudwatch",
+    "dynamodb",
+    "lambda",
+    "s3",
+    "scheduler",
+    "secretsmanager",
+    "sesv2",
+    "sqs",
+    "ssm",
+    "sts",
+)
 """Whose botocore data is kept; the other 400 services are 40 MB and cost every cold start a directory walk."""
 LEFT_OUT: Final = ("cli", "local", "sql", "testing.py")
 """Parts of the library that no worker imports."""

@@ -123,6 +123,11 @@ def _role(
             allow("sqs:SendMessage", on=take(scope, environment, "queues", grant.target, "arn"))
         elif grant.kind == "secret":
             allow("secretsmanager:GetSecretValue", on=take(scope, environment, "resources", grant.target, "address"))
+        elif grant.kind == "depth":
+            allow("sqs:GetQueueAttributes", on=take(scope, environment, "queues", grant.target, "arn"))
+        elif grant.kind == "age":
+            allow("cloudwatch:GetMetricStatistics", on="*")
+            accept(role, "AwsSolutions-IAM5[Resource::*]", "CloudWatch has no resource to name for reading a metric.")
         elif rights is not None:
             rights.grant(role, grant.target, grant.verb)
     if worker.network is not None:

@@ -1,9 +1,10 @@
 """Background jobs on AWS for Python teams: declare jobs, deploy, send messages.
 
-Declare: Queue Workload Retry Rate job tombstone EACH_ENQUEUE · Resource Secret Setting Service · schedule cron every
+Declare: Queue Workload Admit Retry Rate job tombstone EACH_ENQUEUE · Resource Secret Setting Service
+On time: schedule cron every
 Inside a job: JobContext · Permanent Transient · Signal Defer Continue
 Send: call enqueue enqueue_many aenqueue aenqueue_many · status wait cancel rerun · Producer
-Sent: Call Enqueued Report Rejected Status Cancelled
+Sent: Call Enqueued Report Rejected Reading Status Cancelled
 Errors: loomjobs.core.errors draws the tree
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from loomjobs.core.admit import Admit
 from loomjobs.core.call import Call, Enqueued, Rejected, Report, call
 from loomjobs.core.context import JobContext
 from loomjobs.core.cron import When, cron, every
@@ -26,6 +28,7 @@ from loomjobs.core.errors import (
     NotAvailableYet,
     NotSent,
     PayloadTooLarge,
+    QueueFull,
     UndeclaredSend,
     UnknownOutcome,
 )
@@ -33,6 +36,7 @@ from loomjobs.core.evolve import tombstone
 from loomjobs.core.job import Job
 from loomjobs.core.key import EACH_ENQUEUE, Key, KeyPart
 from loomjobs.core.queue import Queue, Workload
+from loomjobs.core.reading import Reading
 from loomjobs.core.retry import Retry
 from loomjobs.core.schedule import MissedRuns, Overlap, Tick, schedule
 from loomjobs.core.signals import Continue, Defer, Permanent, Signal, Transient
@@ -46,6 +50,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "EACH_ENQUEUE",
+    "Admit",
     "BadKey",
     "BadPayload",
     "Call",
@@ -70,7 +75,9 @@ __all__ = [
     "Permanent",
     "Producer",
     "Queue",
+    "QueueFull",
     "Rate",
+    "Reading",
     "Rejected",
     "Report",
     "Resource",

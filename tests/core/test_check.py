@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from loomjobs.core.admit import Admit
 from loomjobs.core.catalogue import Catalogue
 from loomjobs.core.check import check
 from loomjobs.core.cron import cron
@@ -180,3 +181,28 @@ def test_an_environment_name_that_aws_names_cannot_carry_is_refused(name: str) -
 
     with pytest.raises(DeclarationError):
         Environment(name=name)
+
+
+@pytest.mark.parametrize(
+    ("policy", "back", "warned"),
+    [
+        ({}, "near.do", ["near"]),
+        ({}, "far.do", ["far", "near"]),
+        ({}, "billing.do", []),
+        ({"full": "delay", "delay": timedelta(minutes=1)}, "near.do", []),
+    ],
+    ids=["to itself", "through another", "through one that takes everything", "a delaying one"],
+)
+def test_queues_that_may_wait_for_their_own_jobs_are_warned_of(
+    policy: dict[str, Any], back: str, warned: list[str]
+) -> None:
+    admit = Admit(**{"depth": 10, "on_error": "open"} | policy)
+    near, far = (Queue(name, workload=Workload.BULK, admit=admit) for name in ("near", "far"))
+    jobs = [
+        declare("near.do", near, sends=[back]),
+        declare("far.do", far, sends=["near.do"]),
+        declare("billing.do", BILLING, sends=["near.do"]),
+    ]
+    found = [problem for problem in check(catalogue(*jobs)) if "a circle of waiting" in problem.what]
+    assert [problem.where for problem in found] == [f"queue {name}" for name in warned]
+    assert {problem.severity for problem in found} <= {"warning"}

@@ -234,3 +234,12 @@ def test_an_error_whose_attributes_are_not_what_they_seem_is_still_sorted() -> N
     odd.response = {"Error": "text"}  # type: ignore[attr-defined]
     odd.code = True  # type: ignore[attr-defined]
     assert sort(odd).kind == "unknown"
+
+
+def test_a_full_queue_is_waited_for_unless_the_job_says_otherwise() -> None:
+    from loomjobs.core.backpressure import Reject
+
+    full = errors.QueueFull(Report(accepted=0), "mail", Reject(timedelta(seconds=14), "it is"))
+    assert sort(full) == Sorting("waiting", 14.0)
+    assert sort(full, Retry(permanent=(errors.QueueFull,))) == Sorting("permanent")
+    assert sort(full, Retry(transient=(errors.NotSent,))) == Sorting("transient")

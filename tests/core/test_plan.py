@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loomjobs.core import defaults, limits, names
+from loomjobs.core.admit import Admit
 from loomjobs.core.cron import cron
 from loomjobs.core.environment import Environment
 from loomjobs.core.plan import Grant, Parameter, function_timeout, make_plan, receive_limit, visibility
@@ -88,6 +89,25 @@ def test_a_grant_says_which_jobs_brought_it() -> None:
         Grant("resource", "statements", "read", ("billing.again", "billing.write")),
         Grant("resource", "statements", "write", ("billing.write",)),
     )
+
+
+def test_a_worker_that_sends_to_a_queue_with_a_policy_may_read_how_full_it_is() -> None:
+    counted = Queue("counted", workload=Workload.BULK, admit=Admit(depth=10, on_error="open"))
+    aged = Queue("aged", workload=Workload.BULK, admit=Admit(age=timedelta(hours=1), on_error="closed"))
+    first, second = declare("counted.do", counted), declare("aged.do", aged)
+    write = declare("billing.write", sends=[first, second])
+    plan = make_plan(catalogue(first, second, write, schedules=[monthly(first)]), DEV)
+    assert [(grant.kind, grant.target) for grant in plan.worker("billing").grants] == [
+        ("send", "aged"),
+        ("send", "counted"),
+        ("age", "aged"),
+        ("depth", "aged"),
+        ("depth", "counted"),
+    ]
+    assert plan.worker("aged").admit == aged.admit
+    assert plan.relay is not None
+    for unasking in (plan.relay, plan.worker(names.TICKS)):
+        assert {grant.kind for grant in unasking.grants} == {"send"}
 
 
 def test_a_worker_is_told_what_it_uses_and_nothing_else() -> None:

@@ -437,3 +437,21 @@ def test_every_enqueue_of_an_each_enqueue_job_runs_so_there_is_nothing_to_rerun(
 
     with pytest.raises(InvalidOption, match="enqueue it again"):
         rerun(each, Work("a"))
+
+
+def test_a_full_queue_leaves_no_reservation_behind() -> None:
+    from dataclasses import replace
+
+    from loomjobs import Admit, QueueFull
+
+    world = World(replace(STANDARD, admit=Admit(depth=5, refresh=timedelta(seconds=10), on_error="closed")))
+    world.enqueue(*"bcdef")
+    with pytest.raises(QueueFull) as caught:
+        enqueue(world, unique_for=HOUR)
+    assert caught.value.report.duplicate == 0
+    world.drain()
+    world.backend.clock.advance(timedelta(seconds=60))
+    before = world.backend.clock.now
+    assert enqueue(world, unique_for=HOUR).outcome == "accepted"
+    assert enqueue(world, unique_for=HOUR).outcome == "duplicate"
+    assert world.backend.clock.now == before

@@ -11,6 +11,7 @@ from typing import Any, Literal, assert_type
 
 from loomjobs import (
     EACH_ENQUEUE,
+    Admit,
     Call,
     Cancelled,
     Defer,
@@ -21,6 +22,8 @@ from loomjobs import (
     Permanent,
     Producer,
     Queue,
+    QueueFull,
+    Reading,
     Report,
     Resource,
     Retry,
@@ -49,6 +52,11 @@ from loomjobs.testing import Jobs, context
 
 billing = Queue("billing", workload=Workload.BULK, max_workers=10)
 accounting_queue = Queue("accounting", workload=Workload.BACKGROUND, fifo=True, max_workers=2)
+admitting = Queue(
+    "admitting",
+    workload=Workload.BULK,
+    admit=Admit(depth=10_000, age=timedelta(minutes=30), full="delay", delay=timedelta(minutes=5), on_error="open"),
+)
 accounting = Service("accounting-api")
 statements = Resource("statements")
 sender = Setting("sender")
@@ -192,3 +200,9 @@ async def asynchronous(one: Statement, stream: AsyncIterator[Statement], produce
     assert_type(await aenqueue_many([call(post, one)]), Report)
     assert_type(await producer.aenqueue(post, one), Enqueued)
     assert_type(await producer.aenqueue_many(post, stream), Report)
+
+
+def come_back(full: QueueFull) -> None:
+    assert_type(full.retry_after, timedelta)
+    assert_type(full.reading, Reading | None)
+    assert_type(full.report, Report)

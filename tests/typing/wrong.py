@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import date
 
 from loomjobs import (
+    Admit,
     JobContext,
     MissedRuns,
     Overlap,
@@ -45,6 +46,9 @@ def post(s: Statement, ctx: JobContext) -> str:
 
 
 def wrong(ctx: JobContext) -> None:
+    Admit(depth=10)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    Admit(depth=10, on_error="raise")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    Queue("a", workload=Workload.BULK, admit=10)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     enqueue(post, Other(date(2024, 1, 1)))  # type: ignore[misc]  # pyright: ignore[reportArgumentType]
     call(post, "c1")  # type: ignore[misc]  # pyright: ignore[reportArgumentType]
     enqueue_many(post, [Other(date(2024, 1, 1))])  # type: ignore[misc]  # pyright: ignore[reportArgumentType]

@@ -77,6 +77,10 @@ def ssm() -> SSMClient:
     return client
 
 
+def cloudwatch() -> Any:
+    return _client("cloudwatch")
+
+
 def lambda_() -> Any:
     return _client("lambda")
 

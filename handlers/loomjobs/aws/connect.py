@@ -15,12 +15,14 @@ from datetime import UTC, datetime
 from functools import cache
 
 from loomjobs.aws import clients
+from loomjobs.aws.depths import SqsDepths
 from loomjobs.aws.later import AnytimeSender
 from loomjobs.aws.one_off import OneOffSchedules
 from loomjobs.aws.places import Places
 from loomjobs.aws.store import DynamoStore
+from loomjobs.core import names
 from loomjobs.core.outgoing import Outgoing
-from loomjobs.runtime.ports import Journal, Sender, Silent, Store
+from loomjobs.runtime.ports import Depths, Journal, Sender, Silent, Store
 from loomjobs.runtime.producer import SENDERS, Producer
 
 _log = logging.getLogger("loomjobs")
@@ -41,6 +43,9 @@ class EnqueueLog(Silent):
             fields = {"job": message.call.job.name, "id": message.id, "key": message.key, "to_queue": queue}
             _log.info("enqueued", extra=fields | {"delay": message.delay, "bytes": message.size})
 
+    def trouble(self, what: str, /) -> None:
+        _log.warning(what)
+
 
 @cache
 def process_producer() -> Producer:
@@ -59,13 +64,23 @@ def make_sender(places: Places) -> AnytimeSender:
 
 
 def make_producer(environment: Mapping[str, str], journal: Journal) -> Producer:
-    """A producer that finds queues by these variables."""
+    """A producer that finds queues by these variables. The scheduler's asks no queue whether it is full: its ticks are
+    due."""
     places = Places(environment)
     store = cache(lambda: DynamoStore(places.table(), client=clients.dynamodb()))
-    return producer_over(make_sender(places), journal, store=store)
+    depths = SqsDepths(clients.sqs(), places.queue, cloudwatch=clients.cloudwatch, clock=utc_now)
+    is_scheduler = environment.get(names.QUEUE) == names.TICKS
+    return producer_over(make_sender(places), journal, store=store, depths=None if is_scheduler else depths)
 
 
-def producer_over(sender: Sender, journal: Journal, *, store: Callable[[], Store], senders: int = SENDERS) -> Producer:
+def producer_over(
+    sender: Sender,
+    journal: Journal,
+    *,
+    store: Callable[[], Store],
+    senders: int = SENDERS,
+    depths: Depths | None = None,
+) -> Producer:
     return Producer(
         sender,
         clock=utc_now,
@@ -75,6 +90,7 @@ def producer_over(sender: Sender, journal: Journal, *, store: Callable[[], Store
         pause=time.sleep,
         senders=senders,
         store=store,
+        depths=depths,
     )
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from loomjobs.aws import clients
 from loomjobs.aws.connect import EnqueueLog, producer_over, utc_now
+from loomjobs.aws.depths import SqsDepths
 from loomjobs.aws.later import AnytimeSender
 from loomjobs.aws.one_off import OneOffSchedules
 from loomjobs.aws.places import Places
@@ -104,7 +105,9 @@ class Producer:
         sqs = clients.make("sqs", session, connections=self._senders)
         sender = AnytimeSender(sqs, places.queue, schedules, clock=utc_now)
         store = cache(lambda: DynamoStore(places.table(), client=clients.make("dynamodb", session)))
-        return producer_over(sender, EnqueueLog(), store=store, senders=self._senders)
+        cloudwatch = cache(lambda: clients.make("cloudwatch", session))
+        depths = SqsDepths(sqs, places.queue, cloudwatch=cloudwatch, clock=utc_now)
+        return producer_over(sender, EnqueueLog(), store=store, senders=self._senders, depths=depths)
 
     def _variables(self) -> Mapping[str, str]:
         urls = {names.queue_url_key(name): url for name, url in self._queues.items()}

@@ -73,6 +73,8 @@ def _facts(job: Job[Any, Any], known: Catalogue) -> Iterator[tuple[str, str]]:
     yield "queue", f"{queue.name} ({'FIFO' if queue.fifo else 'standard'}, {queue.workload.name.lower()})"
     if job.options.group:
         yield "group", f"{job.options.group}: in order within each value"
+    if queue.admit is not None:
+        yield "full", str(queue.admit)
     numbers = f"function {function_timeout(queue)} s, visibility {visibility(queue)} s"
     yield "timeout", f"{seconds(job.timeout.total_seconds())}; {numbers}"
     waits = [f"{retry.delay(failure, 1.0):g}" for failure in range(1, min(retry.attempts, 8))]

@@ -53,6 +53,8 @@ def _worker(worker: Worker) -> Iterator[str]:
     )
     yield f"  at a time    {worker.max_concurrency} workers, so {worker.downstream_concurrency} jobs downstream"
     yield f"  retention    {seconds(worker.retention)}, dead letters {seconds(worker.dlq_retention)}"
+    if worker.admit is not None:
+        yield f"  full         {worker.admit}"
     yield f"  alarms       oldest message from {worker.age_alarm} s, dead letters from 1"
     rows = [(f"  {one.kind}", one.target, one.verb, "for " + ", ".join(one.because)) for one in worker.grants]
     if rows:

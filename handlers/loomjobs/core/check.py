@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,7 +15,7 @@ from loomjobs.core.errors import DeclarationError, LoomjobsError
 from loomjobs.core.job import Job
 from loomjobs.core.key import EACH_ENQUEUE, derive
 from loomjobs.core.payload import encode
-from loomjobs.core.plan import Worker, function_timeout, make_plan, receive_limit
+from loomjobs.core.plan import Worker, function_timeout, make_plan, receive_limit, resolve_sends
 from loomjobs.core.problem import Problem, nearest
 from loomjobs.core.queue import Queue
 from loomjobs.core.retry import Retry
@@ -72,6 +72,7 @@ def _of_queues(catalogue: Catalogue) -> Iterator[Problem]:
         if len(queues) > 1:
             cure = "Declare it once, in jobs/queues.py, and import it."
             yield Problem(f"queue {name}", "it is declared twice, with different options", cure)
+    yield from _of_admission(catalogue)
 
 
 def _of_queue(queue: Queue, catalogue: Catalogue) -> Iterator[Problem]:
@@ -96,6 +97,31 @@ def _of_queue(queue: Queue, catalogue: Catalogue) -> Iterator[Problem]:
                 f"holds {receives}",
                 "Lower attempts= of its Retry, job_timeout= or batch_size= of its queue.",
             )
+
+
+def _of_admission(catalogue: Catalogue) -> Iterator[Problem]:
+    """Jobs that wait for room in a queue which only they could empty."""
+    sends: dict[str, set[str]] = defaultdict(set)
+    for job in catalogue.jobs:
+        for target in resolve_sends(job, catalogue):
+            if target.queue.admit is not None and target.queue.admit.full == "reject":
+                sends[job.queue.name].add(target.queue.name)
+    for queue in catalogue.queues:
+        if queue.name in _reached(sends, queue.name):
+            what = (
+                "what its jobs send comes back to it, and all queues on the way reject when full: a circle of waiting"
+            )
+            cure = "Send with ctx.commit(enqueue=[...]), which a full queue takes too."
+            yield Problem(queue.where, what, cure, "warning")
+
+
+def _reached(sends: Mapping[str, Collection[str]], start: str) -> set[str]:
+    reached: set[str] = set()
+    ahead = {start}
+    while ahead:
+        ahead = {target for queue in ahead for target in sends.get(queue, ())} - reached
+        reached |= ahead
+    return reached
 
 
 def _fitting(queue: Queue) -> str:

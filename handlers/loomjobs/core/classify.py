@@ -15,6 +15,7 @@ from loomjobs.core.errors import (
     InvalidOption,
     LoomjobsError,
     PayloadTooLarge,
+    QueueFull,
     UndeclaredSend,
 )
 from loomjobs.core.retry import Retry
@@ -23,9 +24,9 @@ from loomjobs.core.signals import Permanent, Transient
 
 @dataclass(frozen=True, slots=True)
 class Sorting:
-    """`unknown` is retried within the job's attempts. `after`: least wait in seconds, as the other side asked."""
+    """`unknown` is retried within the job's attempts, `waiting` charges none. `after`: the least wait, in seconds."""
 
-    kind: Literal["transient", "throttled", "permanent", "unknown"]
+    kind: Literal["transient", "throttled", "permanent", "unknown", "waiting"]
     after: float = 0.0
 
 
@@ -163,6 +164,8 @@ _PERMANENT_CLASSES: Final = frozenset(
 
 
 def _by_class(error: BaseException) -> Sorting | None:
+    if isinstance(error, QueueFull):
+        return Sorting("waiting", error.retry_after.total_seconds())
     if isinstance(error, LoomjobsError):
         return Sorting("permanent" if isinstance(error, _OURS_PERMANENT) else "transient")
     for cls in type(error).__mro__:

@@ -15,6 +15,8 @@ HEARTBEAT_LEAST: Final = timedelta(seconds=15)
 MEMORY_MB: Final = 512
 MAX_WORKERS: Final = 10
 BATCH_SIZE: Final = 10
+ADMIT_REFRESH: Final = timedelta(seconds=10)
+"""A process that sends all month asks SQS 260,000 times: $0.10."""
 
 RESERVE: Final = 5
 """Time kept at the end of an invocation for records, hand-offs and the answer. No job starts below it + its timeout."""

@@ -13,6 +13,7 @@ LoomjobsError
 │   ├── PayloadTooLarge
 │   ├── UndeclaredSend
 │   ├── NotSent
+│   │   └── QueueFull
 │   └── UnknownOutcome
 ├── CommitError           ctx.commit wrote nothing, because of what it was given
 │   ├── CommitRefused
@@ -26,9 +27,11 @@ LoomjobsError
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from loomjobs.core.backpressure import Reject
     from loomjobs.core.call import Report
     from loomjobs.core.problem import Problem
 
@@ -116,6 +119,31 @@ class NotSent(EnqueueError):
         self.reason = reason
         super().__init__(f"{report.summary}: {reason}")
 
+    def within(self, report: Report) -> NotSent:
+        """The same, of more calls."""
+        return NotSent(report, self.reason)
+
+
+class QueueFull(NotSent):
+    """A queue's `admit=` took no more; `report.unsent` has what was not sent, safe to send again after `retry_after`.
+
+    `queue` is its name, `reading` what it held: None where that could not be read and `on_error` is "closed".
+    `retry_after` differs from caller to caller, so that they do not all come back at once. A job that lets it through
+    is put off for that time, and no attempt is charged.
+    """
+
+    def __init__(self, report: Report, queue: str, rejection: Reject) -> None:
+        self.queue = queue
+        self.rejection = rejection
+        self.reading = rejection.reading
+        self.retry_after: timedelta = rejection.retry_after
+        seconds = rejection.retry_after.total_seconds()
+        cure = f"Send again after {seconds:g} s, shed the work, or raise admit= of the queue"
+        super().__init__(report, f"queue {queue} is full: {rejection.reason}. {cure}")
+
+    def within(self, report: Report) -> QueueFull:
+        return QueueFull(report, self.queue, self.rejection)
+
 
 class UnknownOutcome(EnqueueError):
     """No answer came for `report.unknown`: they may be in the queue. Sending them again is safe where their key is
@@ -125,6 +153,10 @@ class UnknownOutcome(EnqueueError):
         self.report = report
         self.reason = reason
         super().__init__(f"{report.summary}: {reason}")
+
+    def within(self, report: Report) -> UnknownOutcome:
+        """The same, of more calls."""
+        return UnknownOutcome(report, self.reason)
 
 
 class CommitError(LoomjobsError):

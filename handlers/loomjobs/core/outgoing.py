@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from typing import Generic, Literal, Protocol, TypeAlias, TypeVar
 
 from loomjobs.core import limits
+from loomjobs.core.backpressure import Reject
 from loomjobs.core.call import Call, fifo_id
 from loomjobs.core.envelope import render
 from loomjobs.core.errors import PayloadTooLarge
@@ -58,12 +59,16 @@ Lane: TypeAlias = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """What became of one message: `refused` is final, `again` was the server's fault, `unknown` had no answer, and
-    `duplicate` was not sent, since the enqueue with the id `stands` ("" where it is not known) does the same."""
+    """What became of one message: `refused` is final, `again` was the server's fault, `unknown` had no answer.
 
-    outcome: Literal["accepted", "refused", "again", "unknown", "duplicate"]
+    - `duplicate` was not sent: the enqueue with the id `stands` ("" where it is not known) does the same.
+    - `full` was not sent: the queue's `admit=` refused it, by `rejection`.
+    """
+
+    outcome: Literal["accepted", "refused", "again", "unknown", "duplicate", "full"]
     reason: str = ""
     stands: str = ""
+    rejection: Reject | None = None
 
 
 @dataclass(frozen=True, slots=True)

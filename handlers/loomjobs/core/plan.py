@@ -10,6 +10,7 @@ from math import ceil
 from typing import Any, Literal, TypeAlias
 
 from loomjobs.core import defaults, limits, names
+from loomjobs.core.admit import Admit
 from loomjobs.core.catalogue import Catalogue
 from loomjobs.core.environment import Environment
 from loomjobs.core.job import Job
@@ -30,9 +31,12 @@ Value: TypeAlias = str | Parameter
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """A right of one worker's role. `because` names the jobs that brought it."""
+    """A right of one worker's role. `because` names the jobs that brought it.
 
-    kind: Literal["send", "resource", "secret"]
+    `depth` and `age` are to read how full a queue is that the worker sends to: from SQS, and from CloudWatch.
+    """
+
+    kind: Literal["send", "resource", "secret", "depth", "age"]
     target: str
     verb: str
     because: tuple[str, ...]
@@ -61,6 +65,7 @@ class Worker:
     retention: int
     dlq_retention: int
     age_alarm: int
+    admit: Admit | None = None
     environment: Mapping[str, Value]
     grants: tuple[Grant, ...]
 
@@ -215,7 +220,7 @@ def _relay(catalogue: Catalogue, environment: Environment) -> PlannedRelay | Non
 def _worker(queue: Queue, catalogue: Catalogue, environment: Environment) -> Worker:
     jobs = catalogue.on(queue.name)
     sends = [(target.queue.name, job.name) for job in jobs for target in resolve_sends(job, catalogue)]
-    grants = [*_send_grants(sends), *_use_grants(jobs)]
+    grants = [*_send_grants(sends), *_reading_grants(jobs, catalogue), *_use_grants(jobs)]
     graves = [grave.module for grave in catalogue.tombstones if grave.queue.name == queue.name]
     return _render(queue, jobs, grants, environment, handler="worker.handler", graves=graves)
 
@@ -256,6 +261,7 @@ def _render(
         retention=defaults.SOURCE_RETENTION,
         dlq_retention=defaults.DLQ_RETENTION,
         age_alarm=queue.workload.value,
+        admit=queue.admit,
         environment=_variables(queue, modules, grants, jobs, environment),
         grants=tuple(grants),
     )
@@ -304,7 +310,7 @@ def _variables(
             variables[names.queue_url_key(grant.target)] = parameter("queues", grant.target, "url")
         elif grant.kind == "secret":
             variables[names.secret_key(grant.target)] = parameter("resources", grant.target, "address")
-        else:
+        elif grant.kind == "resource":
             variables[names.address_key(grant.target)] = parameter("resources", grant.target, "address")
     used = {use.name for job in jobs for use in job.options.uses if isinstance(use, Service)}
     rates = {name: [rate.count, rate.per.total_seconds()] for name, rate in environment.rates.items() if name in used}
@@ -334,6 +340,14 @@ def has_valve(jobs: Iterable[Job[Any, Any]], environment: Environment) -> bool:
 
 def _send_grants(sends: Iterable[tuple[str, str]]) -> list[Grant]:
     return _grouped(("send", queue, "send", because) for queue, because in sends)
+
+
+def _reading_grants(jobs: Iterable[Job[Any, Any]], catalogue: Catalogue) -> list[Grant]:
+    """Whoever sends to a queue with an `admit=` asks how full it is. The scheduler and the relay do not."""
+    sends = [(target.queue, job.name) for job in jobs for target in resolve_sends(job, catalogue)]
+    asking = [(queue.admit, queue.name, job) for queue, job in sends if queue.admit is not None]
+    depths = [("depth", queue, "read", job) for _, queue, job in asking]
+    return _grouped([*depths, *(("age", queue, "read", job) for admit, queue, job in asking if admit.age)])
 
 
 def _use_grants(jobs: Iterable[Job[Any, Any]]) -> list[Grant]:

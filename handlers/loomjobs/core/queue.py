@@ -8,6 +8,7 @@ from datetime import timedelta
 from enum import Enum
 
 from loomjobs.core import defaults, limits
+from loomjobs.core.admit import Admit
 from loomjobs.core.problem import Problem, refuse
 
 _MOST_PARALLEL = 100
@@ -40,6 +41,7 @@ class Queue:
     - `batch_size`: messages of one invocation; a batch of the longest jobs must fit Lambda's 900 s, which is checked.
     - `batch_window`: how long Lambda gathers a batch, whole seconds up to 300; not on FIFO.
     - `job_timeout`: the longest any job of this queue may run; a job's own `timeout=` may be shorter.
+    - `admit`: when it takes no more, and what producers are told then; without it, it takes everything.
     - `network`: name of one of the environment's networks (VPC), or none.
     """
 
@@ -54,6 +56,7 @@ class Queue:
     memory_mb: int = defaults.MEMORY_MB
     job_timeout: timedelta = defaults.JOB_TIMEOUT
     network: str | None = None
+    admit: Admit | None = None
 
     def __post_init__(self) -> None:
         refuse(_problems(self))
@@ -95,6 +98,16 @@ def _problems(queue: Queue) -> list[Problem]:
             _within(queue.parallel, (1, _MOST_PARALLEL)),
             f"parallel={queue.parallel} is outside 1 to {_MOST_PARALLEL}",
             "It is the jobs of one invocation that run side by side: threads for `def`, one event loop for `async def`",
+        ),
+        (
+            queue.admit is None or isinstance(queue.admit, Admit),
+            f"admit={queue.admit!r} is not an Admit",
+            "Say what it takes, for example admit=Admit(depth=10_000, on_error='open')",
+        ),
+        (
+            not (queue.fifo and isinstance(queue.admit, Admit) and queue.admit.full == "delay"),
+            "a FIFO queue cannot delay when it is full: SQS has no delay per message there",
+            "Use full='reject' in its admit=",
         ),
         *_batch_rules(queue),
     ]

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Any
 
+from loomjobs.core import names
 from loomjobs.core.budget import Budget
 from loomjobs.core.catalogue import Catalogue
 from loomjobs.core.context import JobContext
@@ -26,6 +27,7 @@ from loomjobs.core.renewal import renewed_body
 from loomjobs.core.tick_job import with_ticks
 from loomjobs.core.work import Work
 from loomjobs.local.clock import Clock
+from loomjobs.local.depths import MemoryDepths
 from loomjobs.local.queue import MemoryQueue, Message, Refused
 from loomjobs.local.store import MemoryStore
 from loomjobs.local.transactor import MemoryTransactor
@@ -120,16 +122,8 @@ class Backend:
         self._runner = KillableRunner()
         sender = MemorySender(self.queues, self.clock)
         self.transactor = MemoryTransactor(self.store, sender)
-        self.producer = Producer(
-            sender,
-            clock=self.clock,
-            token=self._token,
-            roll=self._roll,
-            journal=self.journal,
-            pause=lambda seconds: self.clock.advance(timedelta(seconds=seconds)),
-            senders=1,  # in order, and on the thread of the test
-            store=lambda: self.store,
-        )
+        self.producer = self._producer(sender, MemoryDepths(self.queues, self.clock))
+        self.ticking = self._producer(sender, None)
         self.workers = {name: self._worker(name, pace) for name in self._declared}
 
     def deliver(self, queue: str) -> list[tuple[Delivery, Decision]]:
@@ -199,6 +193,19 @@ class Backend:
             dead_letters=dead,
         )
 
+    def _producer(self, sender: MemorySender, depths: MemoryDepths | None) -> Producer:
+        return Producer(
+            sender,
+            clock=self.clock,
+            token=self._token,
+            roll=self._roll,
+            journal=self.journal,
+            pause=lambda seconds: self.clock.advance(timedelta(seconds=seconds)),
+            senders=1,  # in order, and on the thread of the test
+            store=lambda: self.store,
+            depths=depths,
+        )
+
     def _worker(self, queue: str, pace: float) -> Worker:
         declared = self._declared[queue]
         return Worker(
@@ -207,7 +214,7 @@ class Backend:
             letters=MemoryLetters(self.dead[queue], self.clock),
             messages=MemoryMessages(self.queues[queue], self.clock),
             renewals=MemoryRenewals(self.queues[queue], self.clock, self.renewed),
-            producer=self.producer,
+            producer=self.ticking if queue == names.TICKS else self.producer,
             transactor=self.transactor,
             addresses=self.addresses,
             journal=self.journal,

@@ -89,7 +89,7 @@ class Jobs:
         if not schedules:
             raise AssertionError(f"{job.name} has no schedule")
         schedule = schedules[0]
-        self.backend.producer.enqueue(call(job, schedule.payload(Tick(schedule.name, at.astimezone(UTC)))))
+        self.backend.ticking.enqueue(call(job, schedule.payload(Tick(schedule.name, at.astimezone(UTC)))))
         before = len(self.backend.journal.runs)
         self.backend.deliver(job.queue.name)
         return self._outcomes(before)[-1]

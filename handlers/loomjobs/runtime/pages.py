@@ -26,7 +26,7 @@ async def each(many: Many[T]) -> AsyncIterator[T]:
             yield one
 
 
-async def send_pages(send: Callable[[Sequence[Call]], Report], calls: AsyncIterable[Call]) -> Report:
+async def send_pages(send: Callable[[Iterable[Call]], Report], calls: AsyncIterable[Call]) -> Report:
     """`send` runs in a thread. Raises NotSent or UnknownOutcome with the report of all pages; what `calls` raises
     comes through after everything before it is sent, with a note of how many were accepted."""
     report = Report(accepted=0)
@@ -48,10 +48,12 @@ async def send_pages(send: Callable[[Sequence[Call]], Report], calls: AsyncItera
     return await _send(send, page, report)
 
 
-async def _send(send: Callable[[Sequence[Call]], Report], page: Sequence[Call], before: Report) -> Report:
+async def _send(send: Callable[[Iterable[Call]], Report], page: Sequence[Call], before: Report) -> Report:
     if not page:
         return before
+    left = iter(page)
     try:
-        return before + await asyncio.to_thread(send, page)
+        return before + await asyncio.to_thread(send, left)
     except (NotSent, UnknownOutcome) as error:
-        raise type(error)(before + error.report, error.reason) from error
+        # the caller's iterable has handed out the whole page, so what the sender did not come to is in no other place
+        raise error.within(before + error.report + Report(accepted=0, unsent=tuple(left))) from error

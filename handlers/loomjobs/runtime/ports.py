@@ -12,6 +12,7 @@ from loomjobs.core.delivery import Delivery
 from loomjobs.core.errors import StoreUnavailable
 from loomjobs.core.letter import Letter
 from loomjobs.core.outgoing import Outgoing, Sent
+from loomjobs.core.reading import Reading
 from loomjobs.core.write import Item, Write, Written
 
 Clock: TypeAlias = Callable[[], datetime]
@@ -57,6 +58,13 @@ class Sender(Protocol):
     def send(self, queue: str, messages: Sequence[Outgoing], /) -> Sequence[Sent]:
         """One batch call (at most ten, one mebibyte), an outcome for each message, in order. It does not raise for
         what SQS answers; ConfigurationError when the queue's address is not known."""
+        ...
+
+
+class Depths(Protocol):
+    def read(self, queue: str, /, *, age: bool) -> Reading:
+        """Count a queue's messages now, and with `age` find out how old the oldest is. Raises whatever went wrong,
+        ConfigurationError when the queue's address is not known."""
         ...
 
 

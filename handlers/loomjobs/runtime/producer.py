@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable, Sequence
 
 from loomjobs.core.call import Call, Enqueued, Report
 from loomjobs.core.outgoing import Origin, Outgoing, Sent, address
+from loomjobs.runtime.backpressure import Backpressure
 from loomjobs.runtime.gatherer import Gatherer
-from loomjobs.runtime.ports import Clock, Delivered, Journal, Roll, Sender, Store, Token
+from loomjobs.runtime.ports import Clock, Delivered, Depths, Journal, Roll, Sender, Store, Token
 from loomjobs.runtime.stream import Stream
 from loomjobs.runtime.tally import Tally
 from loomjobs.runtime.unique import Uniqueness
@@ -25,7 +26,8 @@ class Producer:
     """Threads and event loops may share one.
 
     `pause` waits so many seconds between tries; `senders` is how many requests `enqueue_many` has under way at a time,
-    in threads where it is above 1, and `aenqueue` in each event loop.
+    in threads where it is above 1, and `aenqueue` in each event loop. `depths` is asked where a queue has an `admit=`;
+    without it every queue takes everything, as for the ticks of schedules, which are due whatever is in the way.
     """
 
     def __init__(
@@ -39,6 +41,7 @@ class Producer:
         pause: Callable[[float], None],
         senders: int = SENDERS,
         store: Callable[[], Store] | None = None,
+        depths: Depths | None = None,
     ) -> None:
         self._sender = sender
         self._clock = clock
@@ -48,6 +51,9 @@ class Producer:
         self._pause = pause
         self._senders = senders
         self._unique = store and Uniqueness(store=store, clock=clock, pause=pause, trouble=journal.trouble)
+        self._backpressure = (
+            None if depths is None else Backpressure(depths, clock=clock, roll=roll, trouble=journal.trouble)
+        )
         self._gatherers: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Gatherer] = weakref.WeakKeyDictionary()
 
     def address(self, one: Call, *, origin: Origin) -> Outgoing:
@@ -55,7 +61,7 @@ class Producer:
         return address(one, id=self._token(), now=self._clock(), origin=origin)
 
     def enqueue(self, one: Call, *, origin: Origin = Origin()) -> Enqueued:  # noqa: B008 it is frozen
-        """Send one. Raises NotSent or UnknownOutcome; returning means that SQS has it, or what it would duplicate."""
+        """Send one. Raises NotSent (QueueFull) or UnknownOutcome; returning means that SQS has it or its double."""
         message = self.address(one, origin=origin)
         tally = Tally(self.journal)
         delivered = self.deliver([message])
@@ -88,8 +94,12 @@ class Producer:
         return gatherer
 
     def deliver(self, pack: Sequence[Outgoing], /) -> Delivered:
-        """One batch for one queue, without what its `unique_for=` leaves out. Raises ConfigurationError."""
-        return self._unique.deliver(pack, self._send) if self._unique else self._send(pack)
+        """One batch for one queue, without what its `unique_for=` leaves out, as far as its `admit=` lets it in. Raises
+        ConfigurationError."""
+        return self._unique.deliver(pack, self._let_in) if self._unique else self._let_in(pack)
+
+    def _let_in(self, pack: Sequence[Outgoing], /) -> Delivered:
+        return self._backpressure.deliver(pack, self._send) if self._backpressure else self._send(pack)
 
     def _send(self, pack: Sequence[Outgoing], /) -> Delivered:
         """One batch call for one queue, and again for what the server failed to take; never for what may have

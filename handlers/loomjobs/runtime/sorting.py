@@ -92,6 +92,8 @@ def blame(worker: Worker, work: Work, ending: Ending) -> tuple[Result, str | Non
             return "deferred", None
         case Raised(error):
             sorting = classify(error, work.job.options.retry, now=worker.clock())
+            if sorting.kind == "waiting":
+                return "deferred", None
             service = blamed(error, sorting, [each.name for each in services_of(work)])
             return ("failed" if service is None else "failed-by-service"), service
         case _:
@@ -106,6 +108,9 @@ def _failed(
     run = replace(run, failure=failure, sorting=sorting.kind)
     if sorting.kind == "permanent":
         return burial.die(worker, work, record, run, "permanent", failure)
+    if sorting.kind == "waiting":
+        # somebody else's backlog is not this job's failure, and must not make a dead letter of it
+        return _put_off(worker, work, record, replace(run, failure=None, sorting=None), sorting.after, str(error))
     if probe is not None:
         # the outage would have met any job: it must not use up this one's attempts
         wait = retry.delay(1, worker.roll(), least=sorting.after)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from loomjobs.core.backpressure import Reject
 from loomjobs.core.call import Call, Rejected, Report
-from loomjobs.core.errors import NotSent, UnknownOutcome
+from loomjobs.core.errors import NotSent, QueueFull, UnknownOutcome
 from loomjobs.core.outgoing import Outgoing, Sent
 from loomjobs.runtime.ports import Journal
 
@@ -21,6 +22,7 @@ class Tally:
         self._unsent: list[Call] = []
         self._unknown: list[Call] = []
         self._reason = ""
+        self._full: tuple[str, Reject] | None = None
 
     @property
     def failed(self) -> bool:
@@ -39,6 +41,10 @@ class Tally:
                     self._rejected.append(Rejected(message.call, sent.reason))
                 case "again":
                     self._unsent.append(message.call)
+                case "full":
+                    assert sent.rejection is not None
+                    self._unsent.append(message.call)
+                    self._full = self._full or (message.call.job.queue.name, sent.rejection)
                 case "unknown":
                     self._unknown.append(message.call)
         self.accepted += len(accepted)
@@ -62,6 +68,8 @@ class Tally:
         report = self.report()
         if report.unknown:
             raise UnknownOutcome(report, self._reason)
+        if self._full is not None:
+            raise QueueFull(report, *self._full)
         if self.failed:
             raise NotSent(report, self._reason)
         return report
