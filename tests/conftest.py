@@ -12,8 +12,12 @@ from pathlib import Path
 
 import boto3
 import pytest
+from hypothesis import settings
 
 from infra.emulator import Emulator, start
+
+settings.register_profile("untimed", deadline=None)  # a test says what is right, not how fast
+settings.load_profile("untimed")
 
 SCRUBBED = ("AWS_", "POWERTOOLS_", "LOOMJOBS_", "CDK_", "TZ")
 DUMMIES = {
