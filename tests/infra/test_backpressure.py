@@ -29,11 +29,11 @@ def rights(made: Synthesized, worker: str) -> list[tuple[str, Any]]:
     policies = [each for stack, _, each in made.resources("AWS::IAM::Policy") if stack == f"loomjobs-dev-{worker}"]
     found = []
     for statement in (each for policy in policies for each in policy["PolicyDocument"]["Statement"]):
-        on = statement["Resource"]
-        reference = on.get("Ref", "") if isinstance(on, dict) else on
-        parameter = made.templates[f"loomjobs-dev-{worker}"]["Parameters"].get(reference, {})
         actions = statement["Action"] if isinstance(statement["Action"], list) else [statement["Action"]]
-        found += [(action, parameter.get("Default", reference)) for action in actions]
+        for on in statement["Resource"] if isinstance(statement["Resource"], list) else [statement["Resource"]]:
+            reference = on.get("Ref", "") if isinstance(on, dict) else on
+            parameter = made.templates[f"loomjobs-dev-{worker}"]["Parameters"].get(reference, {})
+            found += [(action, parameter.get("Default", reference)) for action in actions]
     return found
 
 
