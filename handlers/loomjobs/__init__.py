@@ -3,8 +3,8 @@
 Declare: Queue Workload Admit Retry Rate job tombstone EACH_ENQUEUE · Resource Secret Setting Service
 On time: schedule cron every
 Inside a job: JobContext · Permanent Transient · Signal Defer Continue
-Send: call enqueue enqueue_many aenqueue aenqueue_many · status wait cancel rerun · Producer
-Sent: Call Enqueued Report Rejected Reading Status Cancelled
+Send: call enqueue enqueue_many aenqueue aenqueue_many · status wait cancel rerun · Batch batch_status · Producer
+Sent: Call Enqueued Report Rejected Reading Status Cancelled BatchStatus
 Errors: loomjobs.core.errors draws the tree
 """
 
@@ -45,6 +45,7 @@ from loomjobs.core.uses import Rate, Resource, Secret, Service, Setting, Use
 if TYPE_CHECKING:
     from loomjobs.aws.producer import Producer
     from loomjobs.runtime.cancelling import Cancelled, cancel
+    from loomjobs.runtime.fanout import Batch, BatchStatus, batch_status
     from loomjobs.runtime.sending import aenqueue, aenqueue_many, enqueue, enqueue_many, rerun
     from loomjobs.runtime.status import Status, status, wait
 
@@ -53,6 +54,8 @@ __all__ = [
     "Admit",
     "BadKey",
     "BadPayload",
+    "Batch",
+    "BatchStatus",
     "Call",
     "Cancelled",
     "ConfigurationError",
@@ -96,6 +99,7 @@ __all__ = [
     "Workload",
     "aenqueue",
     "aenqueue_many",
+    "batch_status",
     "call",
     "cancel",
     "cron",
@@ -111,11 +115,14 @@ __all__ = [
 ]
 
 _ON_FIRST_USE = {
+    "Batch": "runtime.fanout",
+    "BatchStatus": "runtime.fanout",
     "Producer": "aws.producer",
     "aenqueue": "runtime.sending",
     "aenqueue_many": "runtime.sending",
     "enqueue": "runtime.sending",
     "enqueue_many": "runtime.sending",
+    "batch_status": "runtime.fanout",
     "Cancelled": "runtime.cancelling",
     "cancel": "runtime.cancelling",
     "Status": "runtime.status",

@@ -12,11 +12,12 @@ from botocore.exceptions import ConnectTimeoutError, EndpointConnectionError, Re
 from botocore.stub import Stubber
 
 from loomjobs.aws.queues import SqsDeadLetters, SqsMessages, SqsSender
+from loomjobs.core.address import address
 from loomjobs.core.call import call
 from loomjobs.core.delivery import Attribute, Delivery
 from loomjobs.core.errors import NotSent, UnknownOutcome
 from loomjobs.core.letter import Letter
-from loomjobs.core.outgoing import Origin, Outgoing, address
+from loomjobs.core.outgoing import Origin, Outgoing
 from loomjobs.runtime.ports import Silent
 from loomjobs.runtime.producer import TRIES, Producer
 from tests.core.catalogue_fixture import LEDGER, Statement, declare

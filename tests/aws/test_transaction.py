@@ -12,12 +12,13 @@ from botocore.exceptions import ClientError, ReadTimeoutError
 
 from loomjobs.aws.store import DynamoStore
 from loomjobs.aws.transaction import TRIES, DynamoTransactor
+from loomjobs.core.address import address
 from loomjobs.core.call import call
 from loomjobs.core.claim import Claim, claim_write
 from loomjobs.core.commit import Commit, Committed, FenceLost, ItemRefused, make_commit
 from loomjobs.core.ending import complete_write
 from loomjobs.core.errors import StoreError, StoreUnavailable
-from loomjobs.core.outgoing import Origin, address
+from loomjobs.core.outgoing import Origin
 from loomjobs.core.record import Record
 from tests.core.catalogue_fixture import LEDGER, Statement, declare
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from loomjobs import JobContext
+from loomjobs import Batch, JobContext
 from loomjobs.cli import cancel
 from loomjobs.cli.main import main
 from loomjobs.core.catalogue import Catalogue
@@ -61,6 +61,40 @@ def test_rerun_runs_what_has_ended_and_nothing_else(world: World, capsys: pytest
     assert world.effects == ["a", "a"]
     assert main(["status", "test.work", PAYLOAD]) == 0
     assert '  result     "a"' in capsys.readouterr().out
+
+
+def test_a_batch_is_shown_with_its_first_failures(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    def fail(work: Work, ctx: JobContext) -> None:
+        if int(work.name) % 2:
+            raise RuntimeError
+
+    world.behave = fail
+    batch = Batch("monthly")
+    batch.add(world.job, (Work(str(number)) for number in range(110)), cap=1_000)
+    assert main(["batch", "show", "monthly"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "monthly: open: more may come",
+        "  sent          110",
+        "  done            0",
+        "  pending       110",
+        "  failed          0",
+    ]
+    batch.close()
+    world.drain()
+    assert main(["batch", "show", "monthly"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:6] == [
+        "monthly: closed",
+        "  sent          110",
+        "  done           55",
+        "  pending         0",
+        "  failed         55",
+        "    test.work 1 exhausted",
+    ]
+    assert lines[-1] == "    and 35 more: --all"
+    assert main(["batch", "show", "monthly", "--all"]) == 1
+    assert len(capsys.readouterr().out.splitlines()) == 5 + 55
+    assert main(["batch", "show", "nope"]) == 2
 
 
 def test_which_one_has_to_be_said(world: World, capsys: pytest.CaptureFixture[str]) -> None:

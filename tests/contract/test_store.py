@@ -16,8 +16,9 @@ from loomjobs.aws.store import DynamoStore
 from loomjobs.core.claim import Claim, Ended, Lapsed, Replace, claim_write, judge, replace_write, takeover_write
 from loomjobs.core.decision import Failure
 from loomjobs.core.ending import bury_write, complete_write, defer_write, die_write, fail_write
+from loomjobs.core.fan import Member, Page, bad_write, done_write, open_write
 from loomjobs.core.record import Record
-from loomjobs.core.write import Absent, AllOf, AnyOf, Is, OneOf, Write
+from loomjobs.core.write import Absent, AllOf, AnyOf, Is, OneOf, Write, Written
 from loomjobs.local.store import MemoryStore
 from loomjobs.runtime.ports import Store
 
@@ -94,6 +95,26 @@ def test_a_failure_waits_with_its_history_and_is_claimed_when_it_is_due(store: S
     again = held(store, claim("two", now=NOW + 5_000))
     assert (again.attempts, again.epoch, again.not_before) == (1, 2, 0)
     assert again.history[0]["message"] == FAILURE.message
+
+
+def test_sets_take_and_lose_numbers_and_are_gone_when_they_are_empty(store: Store) -> None:
+    first = store.write(done_write("b", 0, [3, 1], expires=TTL)).item
+    assert first is not None
+    assert (first["done"], "bad" in first) == (frozenset({1, 3}), False)
+    failed = store.write(bad_write(Member("b", 0, 2), "why", expires=TTL)).item
+    assert failed is not None
+    assert (failed["bad"], failed["f2"]) == (frozenset({2}), "why")
+    assert not store.write(bad_write(Member("b", 0, 3), "a double", expires=TTL)).applied
+    mended = store.write(done_write("b", 0, [2, 3], expires=TTL)).item
+    assert mended is not None
+    assert (mended["done"], "bad" in mended, "f2" in mended) == (frozenset({1, 2, 3}), False, False)
+    assert Page.of(mended) == Page.of(store.read("batch:b:0") or {})
+
+
+def test_of_many_writes_those_that_one_call_cannot_carry_are_carried_out_too(store: Store) -> None:
+    writes = [done_write("b", page, [page], expires=TTL) for page in range(3)] + [open_write("b", expires=TTL)]
+    assert all(isinstance(answer, Written) and answer.applied for answer in store.write_many(writes))
+    assert Page.of(store.read("batch:b:2") or {}).done == frozenset({2})
 
 
 @pytest.mark.parametrize("ending", ["complete", "fail", "defer", "die"])

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from loomjobs.core.address import address
 from loomjobs.core.call import call
 from loomjobs.core.claim import Claim, claim_write
 from loomjobs.core.classify import classify
@@ -27,7 +28,7 @@ from loomjobs.core.errors import (
     LostClaim,
     PayloadTooLarge,
 )
-from loomjobs.core.outgoing import Origin, Outgoing, address
+from loomjobs.core.outgoing import Origin, Outgoing
 from loomjobs.core.record import Record
 from loomjobs.core.retry import Retry
 from loomjobs.core.write import apply

@@ -10,13 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from loomjobs.core.address import address
 from loomjobs.core.call import call
 from loomjobs.core.decision import DeadLetter, DeferFor, Failure
 from loomjobs.core.delivery import Attribute, Delivery
 from loomjobs.core.errors import PayloadTooLarge
 from loomjobs.core.key import EACH_ENQUEUE
 from loomjobs.core.letter import ATTRIBUTE, legal, make_letter, read_report
-from loomjobs.core.outgoing import Origin, address, packs
+from loomjobs.core.outgoing import Origin, packs
 from loomjobs.core.work import Unworkable, Work, understand
 from tests.core.catalogue_fixture import LEDGER, Statement, catalogue, declare
 

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from loomjobs.core.address import address
 from loomjobs.core.call import call
 from loomjobs.core.outbox import BadRow, Row, age, due, of_item, old_before, row_of, to_item
-from loomjobs.core.outgoing import Origin, address
+from loomjobs.core.outgoing import Origin
 from tests.core.catalogue_fixture import LEDGER, Statement, declare
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)

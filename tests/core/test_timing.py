@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 
 from loomjobs import call
 from loomjobs.core import limits
+from loomjobs.core.address import address
 from loomjobs.core.call import Call
 from loomjobs.core.envelope import Envelope
 from loomjobs.core.errors import InvalidOption, PayloadTooLarge
 from loomjobs.core.later import literal, moved, queue_prefix, schedule_name, whole_minute
-from loomjobs.core.outgoing import Origin, Outgoing, address, is_far
+from loomjobs.core.outgoing import Origin, Outgoing, is_far
 from loomjobs.core.work import Work, understand
 from tests.core.catalogue_fixture import LEDGER, Statement, catalogue, declare
 

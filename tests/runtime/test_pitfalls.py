@@ -18,7 +18,7 @@ from loomjobs.aws.processor import DecidingProcessor
 from loomjobs.core import defaults, limits
 from loomjobs.core.catalogue import Catalogue
 from loomjobs.core.decision import Acknowledge, DeferFor, HandBack, RetryIn
-from loomjobs.core.defaults import RECORD_TTL
+from loomjobs.core.defaults import HOPS, RECORD_TTL
 from loomjobs.core.errors import ConfigurationError
 from loomjobs.core.letter import Letter, read_report
 from loomjobs.core.plan import receive_limit
@@ -29,7 +29,6 @@ from loomjobs.core.write import Write, Written
 from loomjobs.local.backend import Backend, Killed
 from loomjobs.local.queue import Message
 from loomjobs.local.store import Fault
-from loomjobs.runtime.context import HOPS
 from loomjobs.runtime.ledger import Ledger
 from tests.runtime.world import FIFO, SIDE, STANDARD, Work, World, fail, killing
 

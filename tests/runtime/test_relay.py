@@ -11,13 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from loomjobs.core.address import address
 from loomjobs.core.call import call
 from loomjobs.core.claim import Claim, claim_write
 from loomjobs.core.commit import Commit, Committed, FenceLost, ItemRefused, make_commit
 from loomjobs.core.context import JobContext
 from loomjobs.core.errors import ConfigurationError, StoreUnavailable
 from loomjobs.core.outbox import BadRow, Row
-from loomjobs.core.outgoing import Origin, Sendable, Sent, address
+from loomjobs.core.outgoing import Origin, Sendable, Sent
 from loomjobs.core.record import Record
 from loomjobs.local.backend import Backend
 from loomjobs.local.store import MemoryStore

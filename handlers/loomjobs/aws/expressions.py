@@ -7,7 +7,7 @@ from typing import Any
 
 from boto3.dynamodb.types import TypeDeserializer, TypeSerializer
 
-from loomjobs.core.write import Absent, AllOf, AnyOf, Condition, Is, Item, OneOf, Write
+from loomjobs.core.write import Absent, AllOf, AnyOf, Condition, Is, Item, Lacks, OneOf, Write
 
 _serialize = TypeSerializer().serialize
 _deserialize = TypeDeserializer().deserialize
@@ -24,18 +24,24 @@ def update_arguments(write: Write) -> dict[str, Any]:
         name = terms.name(key)
         sets.append(f"{name} = if_not_exists({name}, {terms.value(0)}) + {terms.value(step)}")
     update = "SET " + ", ".join(sets)
+    condition = _condition(write.condition, terms)
     if write.removes:
         update += " REMOVE " + ", ".join(terms.name(key) for key in write.removes)
-    condition = _condition(write.condition, terms)
-    return {
+    for verb, changes in (("ADD", write.joins), ("DELETE", write.leaves)):
+        if changes:
+            update += f" {verb} " + ", ".join(
+                f"{terms.name(key)} {terms.value(set(each))}" for key, each in changes.items()
+            )
+    arguments = {
         "Key": {"id": {"S": write.id}},
         "UpdateExpression": update,
-        "ConditionExpression": condition,
         "ExpressionAttributeNames": terms.names,
         "ExpressionAttributeValues": terms.values,
         "ReturnValues": "ALL_NEW" if write.wants_item else "NONE",
         "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
     }
+    # rendered before: its names and values are among the arguments
+    return arguments | ({"ConditionExpression": condition} if condition else {})
 
 
 def typed_item(item: Item) -> dict[str, Any]:
@@ -67,7 +73,12 @@ class _Terms:
 
 
 def _condition(condition: Condition, terms: _Terms) -> str:
+    """Empty where anything goes, which only stands alone."""
     match condition:
+        case AllOf(()):
+            return ""
+        case Lacks(attribute, number):
+            return f"(NOT contains({terms.name(attribute)}, {terms.value(number)}))"
         case Absent(attribute):
             return f"attribute_not_exists({terms.name(attribute)})"
         case Is(attribute, operator, value):
@@ -83,6 +94,8 @@ def _condition(condition: Condition, terms: _Terms) -> str:
 def _plain(value: Any) -> Any:
     if isinstance(value, Decimal):
         return int(value)
+    if isinstance(value, set):
+        return frozenset(_plain(each) for each in value)
     if isinstance(value, list):
         return [_plain(each) for each in value]
     if isinstance(value, dict):

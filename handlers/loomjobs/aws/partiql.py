@@ -19,9 +19,9 @@ def statement(write: Write, table: str) -> Statement | None:
     An INSERT is refused where the item exists; an UPDATE never makes an item.
     """
     if write.condition == Absent("id"):
-        return None if write.adds or write.removes else _insert(write, table)
+        return None if write.adds or write.removes or write.joins or write.leaves else _insert(write, table)
     where = _where(write.condition)
-    if where is None or write.absent_sets or write.adds:
+    if not where or write.absent_sets or write.adds or write.joins or write.leaves:
         return None
     sets = " ".join(f'SET "{name}"=?' for name in write.sets)
     removes = "".join(f' REMOVE "{name}"' for name in write.removes)

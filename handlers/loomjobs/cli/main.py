@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from importlib import metadata
 
 from loomjobs.cli import (
+    batch,
     cancel,
     checking,
     events,
@@ -35,6 +36,7 @@ COMMANDS = (
     new,
     trying,
     handle,
+    batch,
     cancel,
     operate,
     scheduled,

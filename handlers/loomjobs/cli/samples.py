@@ -10,13 +10,14 @@ from typing import Any
 
 from loomjobs.cli.example import example
 from loomjobs.core import names
+from loomjobs.core.address import address
 from loomjobs.core.call import call
 from loomjobs.core.catalogue import Catalogue
 from loomjobs.core.decision import DeadLetter, Failure
 from loomjobs.core.delivery import Attribute, Delivery
 from loomjobs.core.job import Job
 from loomjobs.core.letter import make_letter
-from loomjobs.core.outgoing import Origin, address
+from loomjobs.core.outgoing import Origin
 
 AT = datetime(2026, 1, 1, 2, 0, tzinfo=UTC)
 _MILLIS = str(int(AT.timestamp() * 1000))

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any, Literal, TypedDict, TypeVar
 
 from loomjobs.core import defaults, limits
-from loomjobs.core.errors import InvalidOption
+from loomjobs.core.errors import InvalidOption, UndeclaredSend
 from loomjobs.core.job import Job
 from loomjobs.core.key import EACH_ENQUEUE, derive
 from loomjobs.core.payload import encode
@@ -23,7 +23,7 @@ P = TypeVar("P")
 class Call:
     """A job with its payload, encoded and checked when the call is built. `key` is None for EACH_ENQUEUE.
 
-    It is due `at` an instant, UTC, or `delay` seconds after its enqueue.
+    It is due `at` an instant, UTC, or `delay` seconds after its enqueue. A child of a `batch` brings its own `id`.
     """
 
     job: Job[Any, Any]
@@ -36,6 +36,9 @@ class Call:
     expires: timedelta | datetime | None = None
     unique_for: timedelta | None = None
     track: bool = False
+    then: Call | None = None
+    batch: str | None = None
+    id: str | None = None
 
     def __repr__(self) -> str:
         return f"<call {self.job.name} {self.key or ''}>"
@@ -135,9 +138,10 @@ def call(
     `unique_for`: not sent while the same job and key is queued or runs, or for that long after it ended; then it runs
     anew, whatever its key did before. At most the 30 days that records are kept.
     `track`: its record says `queued` before it starts.
+    `then`: a call that is sent once this one has succeeded; its job stands in this job's `sends=`.
     Raises BadPayload, BadKey, InvalidOption, or NotAvailableYet for an option that this release lacks.
     """
-    later = {"tenant": tenant, "then": then}
+    later = {"tenant": tenant}
     for option, value in later.items():
         if value is not None:
             raise not_available(f"{option}=", where=f"call of {job.name}", cure=f"Leave {option}= out.")
@@ -152,6 +156,7 @@ def call(
         expires=checked_expires(job, expires),
         unique_for=_window(job, key, unique_for),
         track=track,
+        then=_then(job, then),
     )
 
 
@@ -176,6 +181,12 @@ def _window(job: Job[Any, Any], key: str | None, window: timedelta | None) -> ti
             f"{job.name}: with EACH_ENQUEUE no two enqueues are the same work. Say which are: key=, beside unique_for="
         )
     return window
+
+
+def _then(job: Job[Any, Any], then: Call | None) -> Call | None:
+    if then is not None and not job.sends_to(then.job):
+        raise UndeclaredSend(job.name, then.job.name)
+    return then
 
 
 def _group(job: Job[Any, Any], payload: Any, given: str | None) -> str | None:

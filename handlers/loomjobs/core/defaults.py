@@ -38,6 +38,9 @@ RECORD_TTL: Final = SOURCE_RETENTION + DLQ_RETENTION + REDRIVE_WINDOW
 """A record outlives every message that could still ask for it."""
 RECEIVE_MARGIN: Final = 86_400
 """The receive budget is sized for the retention less this."""
+HOPS: Final = 13
+"""Longest chain of jobs that send jobs, with a margin: Lambda stops one at about 16 hops and the message with it:
+https://docs.aws.amazon.com/lambda/latest/dg/invocation-recursion.html"""
 NEWER_VERSION_GRACE: Final = 3_600
 """How long a message of a newer version waits for a rolling deploy before it is dead-lettered."""
 

@@ -35,6 +35,7 @@ class Envelope:
     hops: int = 0
     redrives: int = 0
     batch: str | None = None
+    then: dict[str, Any] | None = None
 
     @classmethod
     def parse(cls, body: str) -> Envelope:
@@ -60,7 +61,7 @@ def render(
     payload_json: bytes,
     id: str,
     key: str,
-    enqueued_at: datetime,
+    enqueued_at: datetime | None,
     payload_version: int = 1,
     trace: str | None = None,
     hops: int = 0,
@@ -68,6 +69,8 @@ def render(
     due: datetime | None = None,
     expires: datetime | None = None,
     group: str | None = None,
+    batch: str | None = None,
+    then: dict[str, Any] | None = None,
 ) -> str:
     """A body of characters that SQS takes: JSON escapes control characters, and U+FFFE and U+FFFF are escaped here, as
     is what EventBridge Scheduler would replace."""
@@ -78,10 +81,10 @@ def render(
         "key": key,
         "payload": msgspec.Raw(payload_json),
         "payload_version": payload_version,
-        "enqueued_at": _stamp(enqueued_at),
     }
-    moments = {name: _stamp(at) for name, at in (("due", due), ("expires", expires)) if at is not None}
-    optional = {"group": group, "trace": trace, "hops": hops, "redrives": redrives}
+    given = (("enqueued_at", enqueued_at), ("due", due), ("expires", expires))
+    moments = {name: stamp(at) for name, at in given if at is not None}
+    optional = {"batch": batch, "then": then, "group": group, "trace": trace, "hops": hops, "redrives": redrives}
     members |= moments | {name: value for name, value in optional.items() if value}
     body = literal(msgspec.json.encode(members).decode())
     return body.replace("\ufffe", "\\ufffe").replace("\uffff", "\\uffff")
@@ -130,7 +133,8 @@ _MEMBERS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "hops": (_COUNT, "Jobs before this one in a chain of jobs that send jobs."),
     "redrives": (_COUNT, "How often it came back from the dead-letter queue."),
-    "batch": (_TEXT, "The batch it belongs to."),
+    "batch": (_TEXT, "The batch it belongs to, and its place there."),
+    "then": ({"type": "object"}, "What is sent when it has succeeded; our own producers' affair."),
 }
 
 
@@ -145,6 +149,8 @@ def _member(name: str, value: Any) -> Any:
             raise BadEnvelope(
                 f"the member {name!r} is not a whole number from {shape['minimum']} to {shape['maximum']:,}"
             )
+    elif kind == "object" and not isinstance(value, dict):
+        raise BadEnvelope(f"the member {name!r} is not an object")
     elif kind == "string" and (not isinstance(value, str) or not value):
         raise BadEnvelope(f"the member {name!r} is not a non-empty text")
     return value
@@ -160,5 +166,6 @@ def _moment(name: str, value: Any) -> datetime:
     raise BadEnvelope(f"the member {name!r} is not an RFC 3339 instant with a zone, such as 2026-01-31T02:00:00Z")
 
 
-def _stamp(moment: datetime) -> str:
+def stamp(moment: datetime) -> str:
+    """As it stands in an envelope, to the millisecond."""
     return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

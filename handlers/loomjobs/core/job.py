@@ -92,6 +92,11 @@ class Job(Generic[P, R_co]):
         own = self.options.timeout
         return self.queue.job_timeout if own is None else own
 
+    def sends_to(self, other: Job[Any, Any]) -> bool:
+        """Whether its `sends=` has the other job, by one of its names."""
+        declared = {target if isinstance(target, str) else target.name for target in self.options.sends}
+        return not declared.isdisjoint((other.name, *other.options.aliases))
+
     @property
     def is_async(self) -> bool:
         return inspect.iscoroutinefunction(self.function)

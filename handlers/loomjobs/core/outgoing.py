@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Generic, Literal, Protocol, TypeAlias, TypeVar
 
 from loomjobs.core import limits
 from loomjobs.core.backpressure import Reject
-from loomjobs.core.call import Call, fifo_id
-from loomjobs.core.envelope import render
-from loomjobs.core.errors import PayloadTooLarge
-from loomjobs.core.timing import expiry, wait
+from loomjobs.core.call import Call
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,42 +75,9 @@ class Origin:
     hops: int = 0
     expires: datetime | None = None
 
-
-def address(call: Call, *, id: str, now: datetime, origin: Origin) -> Outgoing:
-    """The message of a call. Raises PayloadTooLarge, saying by how much; InvalidOption for a deadline in the past.
-
-    It expires when its call says, and no later than the run that sends it, unless it is due only after that.
-    """
-    key = call.key if call.key is not None else id
-    delay = wait(call, now)
-    due = now + timedelta(seconds=delay)
-    inherited = origin.expires if origin.expires is not None and (not delay or due < origin.expires) else None
-    body = render(
-        job=call.job.name,
-        payload_json=call.encoded,
-        id=id,
-        key=key,
-        payload_version=call.job.options.version,
-        enqueued_at=now,
-        due=due if delay else None,
-        trace=origin.trace,
-        hops=origin.hops,
-        expires=_sooner(expiry(call, due), inherited),
-        group=call.group if delay else None,
-    )
-    message = Outgoing(
-        call=call,
-        id=id,
-        key=key,
-        body=body,
-        group=call.group,
-        dedup=_dedup(call, key, id) if call.job.queue.fifo else None,
-        delay=delay,
-    )
-    most = limits.SCHEDULE_INPUT_BYTES if is_far(message) else limits.SQS_MESSAGE_BYTES
-    if message.size > most:
-        raise PayloadTooLarge(call.job.name, message.size, most)
-    return message
+    def deeper(self) -> Origin:
+        """Of work one further in the chain, which has a deadline of its own or none."""
+        return replace(self, hops=self.hops + 1, expires=None)
 
 
 def lane(message: Outgoing, parts: int) -> Lane:
@@ -156,16 +119,3 @@ def packs(messages: Sequence[S]) -> Iterator[Sequence[S]]:
         pack.add(message)
     if pack.messages:
         yield pack.messages
-
-
-def _sooner(one: datetime | None, other: datetime | None) -> datetime | None:
-    return min((each for each in (one, other) if each is not None), default=None)
-
-
-def _dedup(call: Call, key: str, id: str) -> str:
-    """Equal for the same job, key and payload: SQS drops a repeat within five minutes; another payload gets through,
-    so that the worker can report the conflict. Where the record decides what is a repeat, SQS must not."""
-    digest = hashlib.sha256(call.encoded).hexdigest()[:32]
-    if call.unique_for is not None:
-        digest += f"#{id}"
-    return fifo_id(hashlib.sha256(f"{call.job.name}#{key}#{digest}".encode("utf-8", "surrogatepass")).hexdigest())

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 Item: TypeAlias = Mapping[str, Any]
-"""Attributes of a stored item: str, int, bool, and lists and mappings of them."""
+"""Attributes of a stored item: str, int, bool, lists and mappings of them, and sets of int, which are never empty."""
 
 Operator: TypeAlias = Literal["=", "<", "<=", ">", ">="]
 
@@ -37,7 +37,17 @@ class OneOf:
 
 
 @dataclass(frozen=True, slots=True)
+class Lacks:
+    """A set does not have this number; true of an absent one."""
+
+    attribute: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
 class AllOf:
+    """True of no parts."""
+
     parts: tuple[Condition, ...]
 
     def __init__(self, *parts: Condition) -> None:
@@ -52,12 +62,13 @@ class AnyOf:
         object.__setattr__(self, "parts", parts)
 
 
-Condition: TypeAlias = Absent | Is | OneOf | AllOf | AnyOf
+Condition: TypeAlias = Absent | Is | OneOf | Lacks | AllOf | AnyOf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Write:
-    """`sets` are absolute; `absent_sets` apply where the attribute is absent; `adds` count from 0.
+    """`sets` are absolute; `absent_sets` apply where the attribute is absent; `adds` count from 0; `joins` and `leaves`
+    put numbers into sets and take them out.
 
     `wants_item` False spares the store the new item; a refusing one comes back in any case.
     """
@@ -67,6 +78,8 @@ class Write:
     sets: Mapping[str, Any]
     absent_sets: Mapping[str, Any] = field(default_factory=dict[str, Any])
     adds: Mapping[str, int] = field(default_factory=dict[str, int])
+    joins: Mapping[str, frozenset[int]] = field(default_factory=dict[str, frozenset[int]])
+    leaves: Mapping[str, frozenset[int]] = field(default_factory=dict[str, frozenset[int]])
     removes: tuple[str, ...] = ()
     wants_item: bool = True
 
@@ -89,6 +102,8 @@ def holds(condition: Condition, item: Item | None) -> bool:
             return attribute in stored and _compare(stored[attribute], operator, value)
         case OneOf(attribute, values):
             return attribute in stored and stored[attribute] in values
+        case Lacks(attribute, number):
+            return number not in stored.get(attribute, ())
         case AllOf(parts):
             return all(holds(part, item) for part in parts)
         case AnyOf(parts):
@@ -102,7 +117,10 @@ def apply(write: Write, item: Item | None) -> Written:
     old = item or {"id": write.id}
     new = {**write.absent_sets, **old, **write.sets}
     new |= {name: old.get(name, 0) + step for name, step in write.adds.items()}
-    return Written(True, {name: value for name, value in new.items() if name not in write.removes})
+    new |= {name: frozenset(old.get(name, ())) | numbers for name, numbers in write.joins.items()}
+    new |= {name: frozenset(old.get(name, ())) - numbers for name, numbers in write.leaves.items()}
+    gone = {*write.removes, *(name for name in (*write.joins, *write.leaves) if not new[name])}
+    return Written(True, {name: value for name, value in new.items() if name not in gone})
 
 
 def _compare(stored: Any, operator: Operator, value: str | int) -> bool:

@@ -20,6 +20,7 @@ from loomjobs.core.errors import LostClaim, StoreUnavailable
 from loomjobs.core.record import Record
 from loomjobs.core.work import Unworkable, understand
 from loomjobs.runtime import aside, burial, sorting
+from loomjobs.runtime.following import Following
 from loomjobs.runtime.gate import Crashed, Gate, Go, Not, Unread, Verdict
 from loomjobs.runtime.heart import BEATS, Heart
 from loomjobs.runtime.lanes import Start
@@ -57,6 +58,7 @@ class Batch:
         self._longest = longest
         self._gate = Gate(worker)
         self._replies = Replies(deliveries, worker.messages, worker.clock)
+        self._following = Following(ledger=worker.ledger, producer=worker.producer, trouble=worker.journal.trouble)
         self._pending: list[Slot] = []
         self._odd: list[tuple[int, Delivery, Unworkable]] = []
         self._running: dict[Hashable, Slot] = {}
@@ -131,6 +133,7 @@ class Batch:
             elif isinstance(work.decision, DeadLetter):
                 run = self._buried(work, run)
             self._decide(place, run)
+            self._following.note_odd(place, delivery, run.decision)
 
     def _buried(self, work: Unworkable, run: Run) -> Run:
         try:
@@ -369,6 +372,7 @@ class Batch:
         if self._is_late():
             self._settle(slot, self._gate.later(slot, 0.0, "no time left").step)
             return
+        self._follow_up()
         self._replies.acknowledge()
         if not self._goes(slot, self._gate.admit_suspect(slot)):
             return
@@ -385,6 +389,7 @@ class Batch:
     def _conclude(self, slot: Slot, run: Run) -> None:
         """Everything of this delivery is durable, or given up: its brakes are free."""
         self._decide(slot.place, run)
+        self._following.note(slot.place, slot.work, run.decision)
         worker = self._worker
         if slot.hold is not None:
             worker.brakes.release(slot.hold, slot.result, service=slot.blamed)
@@ -405,7 +410,14 @@ class Batch:
         halts = isinstance(run.decision, DeadLetter) and job is not None and job.options.on_dead == "halt"
         return is_gone(run.decision) and not halts
 
+    def _follow_up(self) -> None:
+        """Before anything is acknowledged: what could not be done for a message brings it back."""
+        for place, why in self._following.carry_out().items():
+            self._replies.put(place, HandBack("what follows is not done"))
+            self._worker.journal.trouble(f"what follows a job that ended was not done, its message comes back: {why}")
+
     def _finish(self) -> None:
+        self._follow_up()
         if self._worker.lanes.stuck:
             # its thread would go on in the next invocation: nothing of this process may be used again
             self._replies.acknowledge()

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
+from loomjobs.core import defaults
 from loomjobs.core.call import Call, Enqueued, Report, call
 from loomjobs.core.errors import InvalidOption, LoomjobsError, UndeclaredSend
 from loomjobs.core.job import Job
@@ -21,10 +22,6 @@ from loomjobs.runtime.producer import Producer
 
 P = TypeVar("P")
 S = TypeVar("S")
-
-HOPS = 13
-"""Longest chain of jobs that send jobs, with a margin: Lambda stops one at about 16 hops and the message with it:
-https://docs.aws.amazon.com/lambda/latest/dg/invocation-recursion.html"""
 
 running: ContextVar[RunContext | None] = ContextVar("running", default=None)
 """The run that is on: a plain `enqueue()` inside a job keeps the job's declarations, trace and hop count too."""
@@ -82,7 +79,7 @@ class RunContext:
     def commit(
         self, *, items: Sequence[Mapping[str, Any]] = (), enqueue: Sequence[Call] = (), result: object = None
     ) -> None:
-        messages = [self.producer.address(self._allowed(one), origin=self._origin()) for one in enqueue]
+        messages = [self.producer.address(self._allowed(one), origin=self.origin()) for one in enqueue]
         self.effects.commit(items=items, messages=messages, result=result)
         self.producer.journal.enqueued(messages)
 
@@ -108,17 +105,18 @@ class RunContext:
 
     def send(self, one: Call) -> Enqueued:
         """Send a call that the job declares."""
-        return self.producer.enqueue(self._allowed(one), origin=self._origin())
+        return self.producer.enqueue(self._allowed(one), origin=self.origin())
 
     async def asend(self, one: Call) -> Enqueued:
-        return await self.producer.aenqueue(self._allowed(one), origin=self._origin())
+        return await self.producer.aenqueue(self._allowed(one), origin=self.origin())
 
     def send_many(self, calls: Iterable[Call]) -> Report:
-        return self.producer.enqueue_many((self._allowed(one) for one in calls), origin=self._origin())
+        return self.producer.enqueue_many((self._allowed(one) for one in calls), origin=self.origin())
 
-    def _origin(self) -> Origin:
+    def origin(self) -> Origin:
+        """What work inherits that this run sends. Raises InvalidOption at the end of the longest chain."""
         hops = self.work.envelope.hops + 1
-        if hops > HOPS:
+        if hops > defaults.HOPS:
             raise InvalidOption(
                 f"{self.work.job.name}: a chain of {hops} jobs that send each other, which Lambda's loop guard drops. "
                 "Let one job fan the work out instead."
@@ -126,8 +124,7 @@ class RunContext:
         return Origin(trace=self.work.envelope.trace, hops=hops, expires=self.work.envelope.expires)
 
     def _allowed(self, one: Call) -> Call:
-        declared = {target if isinstance(target, str) else target.name for target in self.work.job.options.sends}
-        if not declared & {one.job.name, *one.job.options.aliases}:
+        if not self.work.job.sends_to(one.job):
             raise UndeclaredSend(self.work.job.name, one.job.name)
         return one
 

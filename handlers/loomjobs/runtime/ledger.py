@@ -80,8 +80,8 @@ class Ledger:
         if not 0 < ttl < _LONGEST_TTL:
             raise ConfigurationError(f"a TTL of {ttl} s is none: give whole seconds, up to ten years")
         self.store = store
-        self._clock = clock
-        self._ttl = ttl
+        self.clock = clock
+        self.ttl = ttl
 
     def claim(self, claim: Claim, *, early: bool = False) -> Claimed:
         """Try to hold the record; settle one by one what stands in the way, except a lapsed run, which is reported.
@@ -179,10 +179,10 @@ class Ledger:
 
     def expires(self) -> int:
         """The TTL of a record written now, epoch seconds; refreshed by every write."""
-        return self.now() // 1000 + self._ttl
+        return self.now() // 1000 + self.ttl
 
     def now(self) -> int:
-        return millis(self._clock())
+        return millis(self.clock())
 
     def _settle(self, claim: Claim, written: Written) -> Claimed:
         for _ in range(_ROUNDS):

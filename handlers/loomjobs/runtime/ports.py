@@ -11,7 +11,7 @@ from loomjobs.core.decision import Decision, Failure
 from loomjobs.core.delivery import Delivery
 from loomjobs.core.errors import StoreUnavailable
 from loomjobs.core.letter import Letter
-from loomjobs.core.outgoing import Outgoing, Sent
+from loomjobs.core.outgoing import Outgoing, Sendable, Sent
 from loomjobs.core.reading import Reading
 from loomjobs.core.write import Item, Write, Written
 
@@ -55,7 +55,7 @@ class Store(Protocol):
 
 
 class Sender(Protocol):
-    def send(self, queue: str, messages: Sequence[Outgoing], /) -> Sequence[Sent]:
+    def send(self, queue: str, messages: Sequence[Sendable], /) -> Sequence[Sent]:
         """One batch call (at most ten, one mebibyte), an outcome for each message, in order. It does not raise for
         what SQS answers; ConfigurationError when the queue's address is not known."""
         ...

@@ -6,8 +6,11 @@ import asyncio
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 
+from loomjobs.core.address import address
 from loomjobs.core.call import Call, Enqueued, Report
-from loomjobs.core.outgoing import Origin, Outgoing, Sent, address
+from loomjobs.core.errors import NotSent, UnknownOutcome
+from loomjobs.core.follow import Follow
+from loomjobs.core.outgoing import Origin, Outgoing, Sendable, Sent, packs
 from loomjobs.runtime.backpressure import Backpressure
 from loomjobs.runtime.gatherer import Gatherer
 from loomjobs.runtime.ports import Clock, Delivered, Depths, Journal, Roll, Sender, Store, Token
@@ -44,7 +47,7 @@ class Producer:
         depths: Depths | None = None,
     ) -> None:
         self._sender = sender
-        self._clock = clock
+        self.clock = clock
         self._token = token
         self._roll = roll
         self.journal = journal
@@ -58,7 +61,7 @@ class Producer:
 
     def address(self, one: Call, *, origin: Origin) -> Outgoing:
         """The message of a call with an id of its own, for somebody else to send."""
-        return address(one, id=self._token(), now=self._clock(), origin=origin)
+        return address(one, id=self._token(), now=self.clock(), origin=origin)
 
     def enqueue(self, one: Call, *, origin: Origin = Origin()) -> Enqueued:  # noqa: B008 it is frozen
         """Send one. Raises NotSent (QueueFull) or UnknownOutcome; returning means that SQS has it or its double."""
@@ -101,19 +104,32 @@ class Producer:
     def _let_in(self, pack: Sequence[Outgoing], /) -> Delivered:
         return self._backpressure.deliver(pack, self._send) if self._backpressure else self._send(pack)
 
+    def forward(self, follows: Sequence[Follow]) -> None:
+        """Send what follows other work, of one queue: promised when that was sent, so no queue is too full for it.
+        Raises ConfigurationError; NotSent or UnknownOutcome unless SQS took all."""
+        for pack in packs([each.row(self.clock()) for each in follows]):
+            for sent in self._tried(pack[0].queue, pack):
+                if sent.outcome != "accepted":
+                    error = UnknownOutcome if sent.outcome == "unknown" else NotSent
+                    raise error(Report(accepted=0), sent.reason)
+
     def _send(self, pack: Sequence[Outgoing], /) -> Delivered:
+        sent = self._tried(pack[0].call.job.queue.name, pack)
+        return list(zip(pack, sent, strict=True))
+
+    def _tried(self, queue: str, pack: Sequence[Sendable]) -> Sequence[Sent]:
         """One batch call for one queue, and again for what the server failed to take; never for what may have
         arrived. Raises ConfigurationError."""
         outcomes: dict[int, Sent] = {}
         left = list(enumerate(pack))
         for attempt in range(1, TRIES + 1):
-            answers = self._sender.send(pack[0].call.job.queue.name, [message for _, message in left])
+            answers = self._sender.send(queue, [message for _, message in left])
             outcomes |= {place: sent for (place, _), sent in zip(left, answers, strict=True)}
             left = [one for one in left if outcomes[one[0]].outcome == "again"]
             if not left or attempt == TRIES:
                 break
             self._pause(_PAUSE * 2**attempt * self._roll())
-        return [(message, outcomes[place]) for place, message in enumerate(pack)]
+        return [outcomes[place] for place in range(len(pack))]
 
 
 def enqueued(message: Outgoing, sent: Sent) -> Enqueued:

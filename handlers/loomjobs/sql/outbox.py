@@ -11,10 +11,11 @@ from typing import Any, LiteralString, cast
 from psycopg import AsyncConnection, Connection
 from psycopg.sql import SQL, Composed, Identifier, Literal
 
+from loomjobs.core.address import address
 from loomjobs.core.call import Call, Enqueued
 from loomjobs.core.errors import ConfigurationError
 from loomjobs.core.outbox import Row, row_of
-from loomjobs.core.outgoing import Origin, address
+from loomjobs.core.outgoing import Origin
 
 _COLUMNS: LiteralString = "id, queue, body, group_id, dedup, delay, at"
 

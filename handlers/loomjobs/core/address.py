@@ -1,0 +1,68 @@
+"""The message of a call: its envelope, and what SQS is told beside it."""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import datetime, timedelta
+
+from loomjobs.core import limits
+from loomjobs.core.call import Call, fifo_id
+from loomjobs.core.envelope import render
+from loomjobs.core.errors import PayloadTooLarge
+from loomjobs.core.follow import after
+from loomjobs.core.outgoing import Origin, Outgoing, is_far
+from loomjobs.core.timing import expiry, wait
+
+
+def address(call: Call, *, id: str, now: datetime, origin: Origin) -> Outgoing:
+    """The message of a call. Raises PayloadTooLarge, saying by how much; InvalidOption for a deadline in the past.
+
+    It expires when its call says, and no later than the run that sends it, unless it is due only after that.
+    """
+    id = call.id or id
+    key = call.key if call.key is not None else id
+    delay = wait(call, now)
+    due = now + timedelta(seconds=delay)
+    inherited = origin.expires if origin.expires is not None and (not delay or due < origin.expires) else None
+    then = after(call, key=key, origin=origin)
+    body = render(
+        job=call.job.name,
+        payload_json=call.encoded,
+        id=id,
+        key=key,
+        payload_version=call.job.options.version,
+        enqueued_at=now,
+        due=due if delay else None,
+        trace=origin.trace,
+        hops=origin.hops,
+        expires=_sooner(expiry(call, due), inherited),
+        group=call.group if delay else None,
+        batch=call.batch,
+        then=None if then is None else then.wire(),
+    )
+    message = Outgoing(
+        call=call,
+        id=id,
+        key=key,
+        body=body,
+        group=call.group,
+        dedup=_dedup(call, key, id) if call.job.queue.fifo else None,
+        delay=delay,
+    )
+    most = limits.SCHEDULE_INPUT_BYTES if is_far(message) else limits.SQS_MESSAGE_BYTES
+    if message.size > most:
+        raise PayloadTooLarge(call.job.name, message.size, most)
+    return message
+
+
+def _sooner(one: datetime | None, other: datetime | None) -> datetime | None:
+    return min((each for each in (one, other) if each is not None), default=None)
+
+
+def _dedup(call: Call, key: str, id: str) -> str:
+    """Equal for the same job, key and payload: SQS drops a repeat within five minutes; another payload gets through,
+    so that the worker can report the conflict. Where the record decides what is a repeat, SQS must not."""
+    digest = hashlib.sha256(call.encoded).hexdigest()[:32]
+    if call.unique_for is not None:
+        digest += f"#{id}"
+    return fifo_id(hashlib.sha256(f"{call.job.name}#{key}#{digest}".encode("utf-8", "surrogatepass")).hexdigest())
