@@ -5,8 +5,11 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
 DONE := $(VENV)/.done
-PIP := $(RUN) -m pip -qq --disable-pip-version-check --no-input
-INSTALL := $(PIP) install --no-compile --require-hashes --only-binary :all:
+PEERS := .build/peers
+QUIET := -qq --disable-pip-version-check --no-input
+LOCKED := --no-compile --require-hashes --only-binary :all:
+PIP := $(RUN) -m pip $(QUIET)
+INSTALL := $(PIP) install $(LOCKED)
 NODE_AT_LEAST := 22
 UV_VERSION := 0.13.9
 
@@ -61,8 +64,8 @@ format: $(SETUP) ## Format the code and fix what the linter can fix
 events: $(SETUP) ## Write the sample events in events/ anew
 	@$(VENV)/bin/loomjobs events
 
-bench: $(SETUP) ## Measure ours beside a peer, as ratios
-	@$(RUN) -m benchmarks
+bench: $(SETUP) $(PEERS)/.done ## Measure ours beside peers, as ratios (NAME=producers, otherwise all)
+	@$(RUN) -m benchmarks $(NAME)
 
 clean-start: $(SETUP) ## Take the reference application off and leave an empty project
 	@$(VENV)/bin/loomjobs clean-start
@@ -86,6 +89,7 @@ lock: $(DONE)/venv ## Resolve the dependencies anew and write locks/ and package
 	@$(LOCK) pyproject.toml --all-extras --group application --upgrade --output-file locks/dev.txt
 	@$(LOCK) pyproject.toml --extra worker --group application --constraints locks/dev.txt --output-file locks/worker.txt
 	@$(LOCK) --group node --upgrade --output-file locks/node.txt
+	@$(LOCK) --group peers --constraints locks/dev.txt --upgrade --output-file locks/peers.txt
 	@$(MAKE) --no-print-directory $(DONE)/node
 	@npm install --package-lock-only --ignore-scripts --omit-lockfile-registry-resolved --no-audit --no-fund
 
@@ -93,7 +97,7 @@ LOCK := $(VENV)/bin/uv pip compile --quiet --universal --python-version 3.11 --g
 	--no-header --no-emit-index-url --no-annotate
 
 clean: ## Remove everything that was brought or generated
-	rm -rf $(VENV) node_modules cdk.out .build .local dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) node_modules cdk.out .build build .local dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
 
 # -- the steps of `make check` -----------------------------------------------------------------------
 
@@ -157,4 +161,11 @@ $(DONE)/npm: package.json package-lock.json $(DONE)/node
 	@echo "==> npm packages of package-lock.json"
 	@npm ci --ignore-scripts --no-audit --no-fund --no-update-notifier --loglevel=error >/dev/null
 	@ln -sf ../../node_modules/.bin/cdk ../../node_modules/.bin/pyright $(VENV)/bin/
+	@touch $@
+
+# Apart from ours, since their versions may contradict; boto3 is the same in both.
+$(PEERS)/.done: locks/peers.txt $(DONE)/venv
+	@echo "==> Peers of locks/peers.txt, for the benchmarks"
+	@$(RUN) -m venv --clear $(PEERS)
+	@$(PEERS)/bin/python -m pip $(QUIET) install $(LOCKED) -r locks/peers.txt
 	@touch $@

@@ -1,50 +1,45 @@
-"""`make bench`: runs each measurement, prints a table, and writes the figures to .build/bench/<name>.json."""
+"""`make bench`: runs each measurement, or the one that is named, prints tables of minimum / median / maximum over the
+rounds, and writes them to build/bench/<name>.json."""
 
 from __future__ import annotations
 
+import argparse
 import json
 import platform
-import statistics
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from benchmarks import start, worker
+from benchmarks import producers, start, worker
+from benchmarks.table import Table
 
-BENCHMARKS: Mapping[str, Callable[[], Mapping[str, Sequence[float]]]] = {
+BENCHMARKS: Mapping[str, Callable[[], Sequence[Table]]] = {
+    "producers": producers.measure,
     "worker-cpu": worker.measure,
     "worker-waiting": worker.measure_waiting,
     "handler-start": start.measure,
 }
-FOLDER = Path(".build/bench")
+FOLDER = Path("build/bench")
 
 
 def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHMARKS)}; all without")
+    names = parser.parse_args().names or list(BENCHMARKS)
+    if unknown := set(names) - set(BENCHMARKS):
+        parser.error(f"no such benchmark: {', '.join(unknown)}")
     FOLDER.mkdir(parents=True, exist_ok=True)
-    for name, measure in BENCHMARKS.items():
-        samples = measure()
-        peer = next(iter(samples))
-        figures = {variant: _figures(values, samples[peer]) for variant, values in samples.items()}
-        machine = f"{platform.python_implementation()} {platform.python_version()}, {platform.machine()}"
-        record = {"name": name, "machine": machine, "peer": peer, "figures": figures}
-        (FOLDER / f"{name}.json").write_text(json.dumps(record, indent=2) + "\n")
-        print(f"{name}: {' '.join((measure.__doc__ or '').split())}\n{machine}; ratios are to {peer!r}, round by round")
-        for variant, each in figures.items():
-            print(f"  {variant:<52}{_triple(each['value'])}   x {_triple(each['ratio'])}")
-        print()
+    for name in names:
+        _report(name, BENCHMARKS[name]())
     return 0
 
 
-def _figures(values: Sequence[float], peer: Sequence[float]) -> dict[str, list[float]]:
-    ratios = [value / other for value, other in zip(values, peer, strict=True)]
-    return {"value": _spread(values), "ratio": _spread(ratios)}
-
-
-def _spread(values: Sequence[float]) -> list[float]:
-    return [round(each, 3) for each in (min(values), statistics.median(values), max(values))]
-
-
-def _triple(figures: Sequence[float]) -> str:
-    return " / ".join(f"{each:g}" for each in figures)
+def _report(name: str, tables: Sequence[Table]) -> None:
+    machine = f"{platform.python_implementation()} {platform.python_version()}, {platform.machine()}"
+    record = {"name": name, "machine": machine, "measures": [table.record() for table in tables]}
+    (FOLDER / f"{name}.json").write_text(json.dumps(record, indent=2) + "\n")
+    print(f"== {name} ({machine}; minimum / median / maximum; ratios round by round)")
+    for table in tables:
+        print(f"{table.text()}\n")
 
 
 if __name__ == "__main__":

@@ -8,8 +8,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+
+from benchmarks.table import Table
 
 ROUNDS = 9
 
@@ -25,7 +27,7 @@ DynamoDBPersistenceLayer("t"), IdempotencyConfig()
 """
 
 
-def measure() -> Mapping[str, Sequence[float]]:
+def measure() -> Sequence[Table]:
     """From spawn to a handler that is ready, in milliseconds: a typical Powertools handler of this environment, and our
     billing worker from its asset: whole, without its bytecode, and with botocore's data unpruned."""
     from infra.asset import Target, build
@@ -46,7 +48,7 @@ def measure() -> Mapping[str, Sequence[float]]:
         for _ in range(ROUNDS):
             for name, (command, path) in variants.items():
                 samples[name].append(_spawn(command, path))
-        return {name: values[1:] for name, values in samples.items()}
+        return [Table.of(measure.__doc__, {name: values[1:] for name, values in samples.items()})]
 
 
 def _spawn(command: Sequence[str], path: Path | None) -> float:

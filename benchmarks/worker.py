@@ -14,6 +14,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from benchmarks.table import Samples, Table
+
 ROUNDS, BATCHES = 7, 10
 
 
@@ -29,7 +31,7 @@ class Context:
         return 60_000
 
 
-def measure() -> Mapping[str, Sequence[float]]:
+def measure() -> Sequence[Table]:
     """Client CPU of one message, in milliseconds: batches of 10 new messages, jobs that do nothing."""
     from infra.emulator import start
 
@@ -42,10 +44,11 @@ def measure() -> Mapping[str, Sequence[float]]:
             "Loomjobs worker, one job after the other": bench.ours(),
             "Loomjobs worker, parallel=10": bench.ours(parallel=10),
         }
-        return _interleaved(variants, lambda handle: bench.round(handle, time.process_time))
+        samples = _interleaved(variants, lambda handle: bench.round(handle, time.process_time))
+        return [Table.of(measure.__doc__, samples)]
 
 
-def measure_waiting() -> Mapping[str, Sequence[float]]:
+def measure_waiting() -> Sequence[Table]:
     """Wall time of one message, in milliseconds: batches of 10 jobs that wait 100 ms each."""
     from infra.emulator import start
 
@@ -57,12 +60,13 @@ def measure_waiting() -> Mapping[str, Sequence[float]]:
             "Powertools batch + idempotency + Logger + Metrics": bench.peer(),
             "Loomjobs worker, parallel=10": bench.ours(parallel=10),
         }
-        return _interleaved(variants, lambda handle: bench.round(handle, time.perf_counter, batches=2))
+        samples = _interleaved(variants, lambda handle: bench.round(handle, time.perf_counter, batches=2))
+        return [Table.of(measure_waiting.__doc__, samples)]
 
 
 def _interleaved(
     variants: Mapping[str, Callable[[Any], Any]], once: Callable[[Callable[[Any], Any]], float]
-) -> Mapping[str, Sequence[float]]:
+) -> Samples:
     samples: dict[str, list[float]] = {name: [] for name in variants}
     for _ in range(ROUNDS):
         for name, handle in variants.items():
