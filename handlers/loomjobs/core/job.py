@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import cached_property
 from typing import Any, Final, Generic, Literal, TypeVar, get_type_hints
 
 from loomjobs.core.context import JobContext
@@ -101,7 +102,7 @@ class Job(Generic[P, R_co]):
     def is_async(self) -> bool:
         return inspect.iscoroutinefunction(self.function)
 
-    @property
+    @cached_property
     def payload_type(self) -> type[P]:
         """The annotation of the first parameter. Raises DeclarationError while it does not resolve."""
         hint: type[P] = self.hints()[next(iter(inspect.signature(self.function).parameters))]
