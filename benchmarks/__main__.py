@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import platform
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -34,7 +35,8 @@ def main() -> int:
 
 
 def _report(name: str, tables: Sequence[Table]) -> None:
-    machine = f"{platform.python_implementation()} {platform.python_version()}, {platform.machine()}"
+    python = f"{platform.python_implementation()} {platform.python_version()}"
+    machine = f"{python}, {platform.machine()}, {os.cpu_count()} cores"
     record = {"name": name, "machine": machine, "measures": [table.record() for table in tables]}
     (FOLDER / f"{name}.json").write_text(json.dumps(record, indent=2) + "\n")
     print(f"== {name} ({machine}; minimum / median / maximum; ratios round by round)")

@@ -15,9 +15,9 @@ from collections import Counter
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from hashlib import md5
+from itertools import count
 from typing import Any
 from urllib.request import urlopen
-from uuid import uuid4
 
 ACCOUNT = "000000000000"
 _HEAD_END = b"\r\n\r\n"
@@ -51,6 +51,7 @@ class Sqs:
 
     def __init__(self, url: str) -> None:
         self._url = url
+        self._ids = count()
         self._requests: Counter[str] = Counter()
         self._bodies: dict[str, list[str]] = {}
         self._actions: Mapping[str, Callable[[Any], dict[str, Any]]] = {
@@ -84,7 +85,7 @@ class Sqs:
     def _accept(self, url: str, message: Any) -> dict[str, Any]:
         body = message["MessageBody"]
         self._bodies.setdefault(url.rsplit("/", 1)[1], []).append(body)
-        answer = {"MessageId": str(uuid4()), "MD5OfMessageBody": md5(body.encode()).hexdigest()}
+        answer = {"MessageId": f"{next(self._ids):032x}", "MD5OfMessageBody": md5(body.encode()).hexdigest()}
         if message.get("MessageAttributes"):
             answer["MD5OfMessageAttributes"] = _digest(message["MessageAttributes"])
         return answer
