@@ -17,6 +17,7 @@ from tests.architecture.imports import ROOT
 
 LOCKS = sorted((ROOT / "locks").glob("*.txt"))
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+SHARED = ("boto3", "botocore", "urllib3")
 NPM_LOCK = json.loads((ROOT / "package-lock.json").read_text())
 
 
@@ -28,8 +29,13 @@ def pinned(lock: Path) -> dict[str, set[str]]:
     return found
 
 
-def test_the_locks_are_the_three_that_set_up_and_the_asset_read() -> None:
-    assert [lock.name for lock in LOCKS] == ["dev.txt", "node.txt", "worker.txt"]
+def test_the_locks_are_those_that_set_up_the_asset_and_the_benchmarks_read() -> None:
+    assert [lock.name for lock in LOCKS] == ["dev.txt", "node.txt", "peers.txt", "worker.txt"]
+
+
+def test_the_benchmarks_peers_have_the_boto3_that_ours_has() -> None:
+    dev, peers = pinned(ROOT / "locks" / "dev.txt"), pinned(ROOT / "locks" / "peers.txt")
+    assert [peers[name] for name in SHARED] == [dev[name] for name in SHARED]
 
 
 @pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.name)
