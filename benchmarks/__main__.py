@@ -10,11 +10,12 @@ import platform
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from benchmarks import producers, start, worker
+from benchmarks import batch, producers, start, worker
 from benchmarks.table import Table
 
 BENCHMARKS: Mapping[str, Callable[[], Sequence[Table]]] = {
     "producers": producers.measure,
+    "batch": batch.measure,
     "worker-cpu": worker.measure,
     "worker-waiting": worker.measure_waiting,
     "handler-start": start.measure,
