@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -144,6 +145,15 @@ def test_without_sends_there_is_no_outbox(synthesize: Synthesize, quiet: None) -
     found = synthesize(catalogue(declare("mail.send", MAIL), declare("ledger.post", LEDGER)), DEV, {})
     assert found.plan.relay is None
     assert "loomjobs-dev-outbox" not in found.templates
+
+
+def test_producers_outside_make_it_exist_and_let_it_send_everywhere(synthesize: Synthesize, quiet: None) -> None:
+    jobs = catalogue(declare("mail.send", MAIL), declare("ledger.post", LEDGER))
+    relay = planned(synthesize(jobs, replace(DEV, outbox=True), {}))
+    assert [(grant.target, grant.because) for grant in relay.grants] == [
+        ("ledger", ("producers outside",)),
+        ("mail", ("producers outside",)),
+    ]
 
 
 def test_each_queue_that_is_sent_to_is_granted_once_whoever_sends(synthesize: Synthesize, quiet: None) -> None:

@@ -55,7 +55,7 @@ def process_producer() -> Producer:
 
 def process_sender() -> AnytimeSender:
     """What sends for this process, finding queues by its environment variables."""
-    return make_sender(Places(os.environ))
+    return make_sender(process_places())
 
 
 def make_sender(places: Places) -> AnytimeSender:
@@ -97,13 +97,19 @@ def producer_over(
 @cache
 def process_store() -> DynamoStore:
     """The execution table: in a worker from its environment, elsewhere by `LOOMJOBS_ENV` through SSM."""
-    return DynamoStore(Places(os.environ).table(), client=clients.dynamodb())
+    return DynamoStore(process_places().table(), client=clients.dynamodb())
+
+
+@cache
+def process_places() -> Places:
+    return Places(os.environ)
 
 
 def forget() -> None:
     """Make the process's producer and store anew when next asked, over new clients."""
     process_producer.cache_clear()
     process_store.cache_clear()
+    process_places.cache_clear()
 
 
 os.register_at_fork(after_in_child=forget)

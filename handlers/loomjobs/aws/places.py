@@ -51,6 +51,10 @@ class Places:
         """The name of the execution table."""
         return self._find(names.TABLE, lambda app, env: names.parameter(app, env, "foundation", "executions", "name"))
 
+    def outbox(self) -> str:
+        """The name of the outbox table."""
+        return self._find(names.OUTBOX, lambda app, env: names.parameter(app, env, "outbox", "table", "name"))
+
     def _find(self, key: str, path: Callable[[str, str], str]) -> str:
         found = self._environment.get(key) or self._found.get(key)
         if not found:

@@ -33,6 +33,8 @@ class Environment:
     - `settings`: values of `Setting` and of resources that another team owns, by name.
     - `rates`: of a `Service` by its name, in place of the declared one: a test system takes less than production.
     - `pace`: factor on retry waits; below 1 only where nobody waits for a real downstream (local).
+    - `outbox`: producers outside of the workers put calls into the outbox (`outbox_item`), so there is one in any case,
+      and its relay may send to every queue.
     - `python`, `architecture`: of the Lambda functions. `host` builds for the machine at hand (the embedded AWS).
     """
 
@@ -51,6 +53,7 @@ class Environment:
     python: str = "3.13"
     architecture: str = "arm64"
     local: bool = False
+    outbox: bool = False
 
     def __post_init__(self) -> None:
         names = [name for name in (self.name, self.app) if not re.fullmatch(r"[a-z][a-z0-9-]{0,19}", name)]

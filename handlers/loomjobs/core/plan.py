@@ -187,8 +187,11 @@ def resolve_sends(job: Job[Any, Any], catalogue: Catalogue) -> tuple[Job[Any, An
 
 
 def _relay(catalogue: Catalogue, environment: Environment) -> PlannedRelay | None:
-    """It may send to every queue that some job sends to, since any of those calls can be committed."""
+    """It may send to every queue that some job sends to, since any of those calls can be committed; to all of them
+    where producers outside use it."""
     sends = [(target.queue.name, job.name) for job in catalogue.jobs for target in resolve_sends(job, catalogue)]
+    if environment.outbox:
+        sends += [(queue.name, "producers outside") for queue in catalogue.queues]
     if not sends:
         return None
     grants = _send_grants(sends)
