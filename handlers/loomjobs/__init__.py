@@ -3,7 +3,7 @@
 Declare: Queue Workload Admit Retry Rate job tombstone EACH_ENQUEUE · Resource Secret Setting Service
 On time: schedule cron every
 Inside a job: JobContext · Permanent Transient · Signal Defer Continue
-Send: call enqueue enqueue_many aenqueue aenqueue_many outbox_item · Batch batch_status · Producer
+Send: call enqueue enqueue_many aenqueue aenqueue_many outbox_item · Batch batch_status · Producer correlation
 Look: status wait cancel rerun
 Sent: Call Enqueued Report Rejected Reading Status Cancelled BatchStatus
 Errors: loomjobs.core.errors draws the tree
@@ -46,6 +46,7 @@ from loomjobs.core.uses import Rate, Resource, Secret, Service, Setting, Use
 if TYPE_CHECKING:
     from loomjobs.aws.producer import Producer
     from loomjobs.aws.promise import outbox_item
+    from loomjobs.runtime.caller import correlation
     from loomjobs.runtime.cancelling import Cancelled, cancel
     from loomjobs.runtime.fanout import Batch, BatchStatus, batch_status
     from loomjobs.runtime.sending import aenqueue, aenqueue_many, enqueue, enqueue_many, rerun
@@ -104,6 +105,7 @@ __all__ = [
     "batch_status",
     "call",
     "cancel",
+    "correlation",
     "cron",
     "enqueue",
     "enqueue_many",
@@ -127,6 +129,7 @@ _ON_FIRST_USE = {
     "enqueue_many": "runtime.sending",
     "batch_status": "runtime.fanout",
     "outbox_item": "aws.promise",
+    "correlation": "runtime.caller",
     "Cancelled": "runtime.cancelling",
     "cancel": "runtime.cancelling",
     "Status": "runtime.status",

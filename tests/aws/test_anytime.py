@@ -270,6 +270,17 @@ def test_what_could_not_be_sent_is_sent_again_to_where_it_was_for(aws: Aws, clou
     assert body["key"] == "c1/2026-01-01"
 
 
+def test_a_tenants_schedule_has_no_group_and_what_is_sent_again_has(aws: Aws, cloud: Any) -> None:
+    """EventBridge Scheduler takes a group for FIFO queues only; `resend` sends by itself."""
+    enqueue(WRITE, one(), delay=DAY, tenant="acme")
+    for schedule in schedules(cloud):
+        assert "SqsParameters" not in schedule["Target"]
+        undelivered(aws, schedule["Target"]["Input"], schedule["Target"]["Arn"])
+    assert len(list(scheduled(aws, cloud).resend())) == 1
+    (record,) = aws.receive("billing")["Records"]
+    assert record["attributes"]["MessageGroupId"] == "acme"
+
+
 def test_the_commands_say_what_they_did(aws: Aws, cloud: Any, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["scheduled", "list"]) == 0
     assert capsys.readouterr().out == "nothing waits\n"

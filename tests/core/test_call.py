@@ -11,7 +11,7 @@ import pytest
 from loomjobs.core.address import address
 from loomjobs.core.call import Call, call, fifo_id
 from loomjobs.core.envelope import Envelope
-from loomjobs.core.errors import BadKey, BadPayload, InvalidOption, NotAvailableYet
+from loomjobs.core.errors import BadKey, BadPayload, InvalidOption
 from loomjobs.core.key import EACH_ENQUEUE
 from loomjobs.core.outgoing import Origin
 from tests.core.catalogue_fixture import LEDGER, Statement, declare
@@ -73,17 +73,6 @@ def test_a_delay_is_whole_seconds(delay: timedelta) -> None:
 def test_b044_a_delay_on_fifo_is_refused_since_sqs_would_drop_it() -> None:
     with pytest.raises(InvalidOption, match="no delay per message on FIFO"):
         call(POST, ONE, delay=timedelta(seconds=60))
-
-
-@pytest.mark.parametrize(
-    ("option", "value"),
-    [
-        ("tenant", "t"),
-    ],
-)
-def test_what_a_later_release_fills_is_refused(option: str, value: Any) -> None:
-    with pytest.raises(NotAvailableYet, match=f"{option}= is not available yet"):
-        call(WRITE, ONE, **{option: value})
 
 
 def test_a_given_key_replaces_the_derived_one_and_is_not_empty() -> None:

@@ -11,7 +11,8 @@ EACH_ENQUEUE Admit BadKey BadPayload Batch BatchStatus Call Cancelled Configurat
 Defer EnqueueError Enqueued InvalidOption Job JobContext Key KeyPart LoomjobsError MissedRuns NotAvailableYet NotSent
 Overlap PayloadTooLarge Permanent Producer Queue QueueFull Rate Reading Rejected Report Resource Retry Secret Service
 Setting Signal Status Tick Transient UndeclaredSend UnknownOutcome Use When Workload aenqueue aenqueue_many
-batch_status call cancel cron enqueue enqueue_many every job outbox_item rerun schedule status tombstone wait
+batch_status call cancel correlation cron enqueue enqueue_many every job outbox_item rerun schedule status tombstone
+wait
 """.split()
 
 

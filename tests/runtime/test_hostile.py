@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from loomjobs import EACH_ENQUEUE, Defer, JobContext, Permanent, Queue, Transient, Workload, job
+from loomjobs.core.call import fifo_id
 from loomjobs.core.catalogue import Catalogue
 from loomjobs.core.classify import retry_after
 from loomjobs.core.delivery import Attribute, Delivery
@@ -32,7 +33,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 def put(world: World, body: Any, **options: Any) -> None:
     """A message as a foreign producer sends it."""
     text = body if isinstance(body, str) else json.dumps(body)
-    fifo = {"group": "g", "dedup": text[-100:]} if world.queue == "ordered" else {}
+    fifo = {"group": "g", "dedup": fifo_id(text)} if world.queue == "ordered" else {}
     world.backend.queues[world.queue].send(text, now=world.backend.clock.now, **fifo | options)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from loomjobs import EACH_ENQUEUE, JobContext, Permanent, Queue, Retry, Workload, call, job
+from loomjobs import EACH_ENQUEUE, JobContext, Permanent, Queue, Retry, Workload, call, correlation, job
 from loomjobs.core.call import Call
 from loomjobs.core.catalogue import Catalogue
 from loomjobs.core.errors import InvalidOption, PayloadTooLarge, UndeclaredSend
@@ -197,8 +197,21 @@ def test_the_wire_form_is_read_as_it_was_written() -> None:
         {"at": at},
         {"at": at, "expires": at + timedelta(hours=1)},
     ]
+    origin = Origin(trace="00-" + "a" * 32 + "-" + "b" * 16 + "-01", tenant="t", correlation="c", hops=2)
     for more in options:
         for one in (world.one("é<aws.scheduler.x>", **more), call(world.last, Work("\x00\ufffe"), **more)):
-            made = follow_of(one, id="i", origin=Origin(trace="00-" + "a" * 32 + "-" + "b" * 16 + "-01", hops=2))
+            made = follow_of(
+                one,
+                id="i",
+                origin=Origin(trace="00-" + "a" * 32 + "-" + "b" * 16 + "-01", tenant="t", correlation="c", hops=2),
+            )
             again = Follow.parse(made.text())
             assert again.row(at) == made.row(at)
+
+
+def test_what_follows_is_of_the_same_tenant_and_request() -> None:
+    world, seen = World(), list[tuple[str | None, str | None]]()
+    world.behave = lambda work, ctx: seen.append((ctx.tenant, ctx.correlation_id))
+    with correlation("req-1"):
+        world.go(world.one("a", world.one("b", call(world.last, Work("c"))), tenant="t1"))
+    assert seen == [("t1", "req-1")] * 3

@@ -17,6 +17,7 @@ from loomjobs.core.envelope import Envelope
 from loomjobs.core.errors import ConfigurationError
 from loomjobs.core.outbox import Row
 from loomjobs.core.outgoing import Sendable, Sent
+from loomjobs.runtime.caller import XRAY, correlation
 from loomjobs.sql import SqlOutbox, SqlRelay
 from tests.core.catalogue_fixture import LEDGER, Statement, declare
 
@@ -90,6 +91,23 @@ def test_a_committed_call_is_sent_once_and_its_row_is_gone(server: str, connecti
     assert queues.sent == [("billing", "c1/2026-01-01")]
     assert (enqueued.key, enqueued.outcome) == ("c1/2026-01-01", "accepted")
     assert rows(connection) == 0
+
+
+def test_a_row_keeps_its_tenant_s_group_and_what_the_caller_had(
+    server: str, connection: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    header = "Root=1-5759e988-bd862e3fe1be46a994272793;Parent=53995c3f42cd8ad8;Sampled=1"
+    monkeypatch.setenv(XRAY, header)
+    with correlation("req-1"):
+        OUTBOX.add(connection, one(tenant="acme"))
+    connection.commit()
+    sent: list[Sendable] = []
+    queues = Queues()
+    queues.answer = lambda message: sent.append(message) or Sent("accepted")  # type: ignore[func-returns-value]
+    pass_(server, queues)
+    (row,) = sent
+    assert (row.group, row.trace) == ("acme", "00-5759e988bd862e3fe1be46a994272793-53995c3f42cd8ad8-01")
+    assert (Envelope.parse(row.body).tenant, Envelope.parse(row.body).correlation) == ("acme", "req-1")
 
 
 def test_a_rollback_takes_the_job_with_it(server: str, connection: Any) -> None:

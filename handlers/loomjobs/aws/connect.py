@@ -22,6 +22,7 @@ from loomjobs.aws.places import Places
 from loomjobs.aws.store import DynamoStore
 from loomjobs.core import names
 from loomjobs.core.outgoing import Outgoing
+from loomjobs.runtime.caller import caller
 from loomjobs.runtime.ports import Depths, Journal, Sender, Silent, Store
 from loomjobs.runtime.producer import SENDERS, Producer
 
@@ -41,7 +42,8 @@ class EnqueueLog(Silent):
         for message in messages:
             queue = message.call.job.queue.name
             fields = {"job": message.call.job.name, "id": message.id, "key": message.key, "to_queue": queue}
-            _log.info("enqueued", extra=fields | {"delay": message.delay, "bytes": message.size})
+            about = {"tenant": message.tenant, "correlation_id": message.correlation, "trace": message.trace}
+            _log.info("enqueued", extra=fields | about | {"delay": message.delay, "bytes": message.size})
 
     def trouble(self, what: str, /) -> None:
         _log.warning(what)
@@ -91,6 +93,7 @@ def producer_over(
         senders=senders,
         store=store,
         depths=depths,
+        caller=caller,
     )
 
 

@@ -37,6 +37,9 @@ class PowertoolsJournal:
                 "job": message.call.job.name,
                 "id": message.id,
                 "key": message.key,
+                "tenant": message.tenant,
+                "correlation_id": message.correlation,
+                "trace": message.trace,
                 "delay": message.delay,
             }
             self._log.info("enqueued", extra=fields | {"to_queue": message.call.job.queue.name, "bytes": message.size})
@@ -142,7 +145,9 @@ def _fields(run: Run) -> dict[str, Any]:
         "receives": run.delivery.receives,
         "latency_ms": round(run.latency * 1000),
         "payload_hash": run.payload_hash,
+        "tenant": run.tenant,
         "trace": run.trace,
+        "correlation_id": run.correlation,
     }
 
 

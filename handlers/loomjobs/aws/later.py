@@ -36,7 +36,10 @@ class AnytimeSender:
         return [self._schedule(queue, each) if is_far(each) else next(sent) for each in messages]
 
     def _schedule(self, queue: str, message: Sendable) -> Sent:
-        """Its name makes a repeat harmless, so botocore's own tries are too; after them the outcome is not known."""
+        """Its name makes a repeat harmless, so botocore's own tries are too; after them the outcome is not known.
+
+        EventBridge Scheduler takes a group for FIFO queues only: on a standard one the message comes without fairness.
+        """
         fifo = message.dedup is not None
         try:
             self._schedules.create(

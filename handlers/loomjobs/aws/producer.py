@@ -84,7 +84,8 @@ class Producer:
         self, first: Job[Any, Any] | Many[Call], payloads: Many[Any] = (), /, *, tenant: str | None = None
     ) -> Report:
         """As `loomjobs.aenqueue_many`."""
-        return await send_pages(self._producer().enqueue_many, sending.acalls_of(first, payloads, tenant))
+        send = sending.for_caller(self._producer())
+        return await send_pages(send, sending.acalls_of(first, payloads, tenant))
 
     @contextmanager
     def bound(self) -> Generator[None]:

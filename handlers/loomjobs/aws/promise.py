@@ -12,7 +12,7 @@ from loomjobs.core.address import address
 from loomjobs.core.call import Call, CallOptions, call
 from loomjobs.core.job import Job
 from loomjobs.core.outbox import row_of
-from loomjobs.core.outgoing import Origin
+from loomjobs.runtime.caller import caller
 
 P = TypeVar("P")
 
@@ -31,5 +31,5 @@ def outbox_item(first: Job[Any, Any] | Call, payload: Any = None, /, **options: 
     """
     one = first if isinstance(first, Call) else call(first, payload, **options)
     now = datetime.now(UTC)
-    row = row_of(address(one, id=secrets.token_hex(16), now=now, origin=Origin()), now=now)
+    row = row_of(address(one, id=secrets.token_hex(16), now=now, origin=caller()), now=now)
     return put(row, process_places().outbox())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,8 @@ from loomjobs.core import limits
 from loomjobs.core.delivery import Attribute, Delivery
 from loomjobs.core.letter import Letter
 from loomjobs.core.outgoing import Sendable, Sent
+from loomjobs.core.trace import to_xray
+from loomjobs.runtime.caller import XRAY
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
@@ -51,6 +54,8 @@ class SqsDeadLetters:
             arguments["MessageGroupId"] = letter.group
         if letter.dedup is not None:
             arguments["MessageDeduplicationId"] = letter.dedup
+        if letter.trace_header is not None:
+            arguments["MessageSystemAttributes"] = _traced(letter.trace_header)
         self._client.send_message(**arguments)
 
 
@@ -93,7 +98,18 @@ def _entry(place: int, message: Sendable) -> dict[str, Any]:
         entry["MessageDeduplicationId"] = message.dedup
     if message.delay:
         entry["DelaySeconds"] = message.delay
+    header = None if message.trace is None else to_xray(message.trace, beside=os.environ.get(XRAY, ""))
+    if header is not None:
+        entry["MessageSystemAttributes"] = _traced(header)
     return entry
+
+
+def _traced(header: str) -> dict[str, Any]:
+    """A system attribute counts neither among the ten nor in the message's size.
+
+    https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_SendMessage.html
+    """
+    return {"AWSTraceHeader": {"DataType": "String", "StringValue": header}}
 
 
 def _outcomes(count: int, answer: Any) -> list[Sent]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from loomjobs.aws.one_off import firing
 from loomjobs.core import names
+from loomjobs.core.call import fifo_id
 from loomjobs.core.envelope import Envelope
 from loomjobs.core.errors import BadEnvelope, LoomjobsError
 from loomjobs.core.later import PREFIX, moved, queue_prefix
@@ -103,11 +104,15 @@ class Scheduled:
                 yield self._resent(url, message, target)
 
     def _resent(self, url: str, message: Any, target: str) -> str:
-        group = _envelope(message["Body"]).get("group")
+        members = _envelope(message["Body"])
+        group = members.get("group")
         if not target or (target.endswith(".fifo") and not group):
             return f"{message['MessageId']}: left, since it does not say which queue or group it was for"
-        fifo = {"MessageGroupId": group} if target.endswith(".fifo") else {}
-        self._sqs.send_message(QueueUrl=self._url(target), MessageBody=message["Body"], **fifo)
+        tenant = members.get("tenant")
+        if not target.endswith(".fifo"):
+            group = fifo_id(tenant) if isinstance(tenant, str) and tenant else None
+        grouped = {"MessageGroupId": group} if group else {}
+        self._sqs.send_message(QueueUrl=self._url(target), MessageBody=message["Body"], **grouped)
         self._sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
         return f"{message['MessageId']}: sent to {target.rsplit(':', 1)[1]}"
 

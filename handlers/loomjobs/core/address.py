@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from loomjobs.core import limits
@@ -21,10 +22,11 @@ def address(call: Call, *, id: str, now: datetime, origin: Origin) -> Outgoing:
     """
     id = call.id or id
     key = call.key if call.key is not None else id
+    tenant = call.tenant if call.tenant is not None else origin.tenant
     delay = wait(call, now)
     due = now + timedelta(seconds=delay)
     inherited = origin.expires if origin.expires is not None and (not delay or due < origin.expires) else None
-    then = after(call, key=key, origin=origin)
+    then = after(call, key=key, origin=replace(origin, tenant=tenant))
     body = render(
         job=call.job.name,
         payload_json=call.encoded,
@@ -33,7 +35,9 @@ def address(call: Call, *, id: str, now: datetime, origin: Origin) -> Outgoing:
         payload_version=call.job.options.version,
         enqueued_at=now,
         due=due if delay else None,
+        tenant=tenant,
         trace=origin.trace,
+        correlation=origin.correlation,
         hops=origin.hops,
         expires=_sooner(expiry(call, due), inherited),
         group=call.group if delay else None,
@@ -45,9 +49,12 @@ def address(call: Call, *, id: str, now: datetime, origin: Origin) -> Outgoing:
         id=id,
         key=key,
         body=body,
-        group=call.group,
+        group=call.group if call.job.queue.fifo else tenant and fifo_id(tenant),
         dedup=_dedup(call, key, id) if call.job.queue.fifo else None,
         delay=delay,
+        tenant=tenant,
+        trace=origin.trace,
+        correlation=origin.correlation,
     )
     most = limits.SCHEDULE_INPUT_BYTES if is_far(message) else limits.SQS_MESSAGE_BYTES
     if message.size > most:

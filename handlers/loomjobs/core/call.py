@@ -12,8 +12,8 @@ from loomjobs.core import defaults, limits
 from loomjobs.core.errors import InvalidOption, UndeclaredSend
 from loomjobs.core.job import Job
 from loomjobs.core.key import EACH_ENQUEUE, derive
+from loomjobs.core.label import checked_label
 from loomjobs.core.payload import encode
-from loomjobs.core.problem import not_available
 from loomjobs.core.timing import checked_at, checked_delay, checked_expires
 
 P = TypeVar("P")
@@ -31,6 +31,7 @@ class Call:
     encoded: bytes
     key: str | None
     group: str | None
+    tenant: str | None = None
     delay: int = 0
     at: datetime | None = None
     expires: timedelta | datetime | None = None
@@ -135,22 +136,20 @@ def call(
     up to two minutes late. FIFO queues take no delay of 15 minutes or less.
     `key` and `group` override what the declaration derives from the payload. `expires` is the instant, or the time from
     when it is due, after which it is not worth starting; the job's own `expires=` where it is left out.
+    `tenant`: on whose behalf. What the job sends inherits it; SQS delivers the tenants of a standard queue fairly.
     `unique_for`: not sent while the same job and key is queued or runs, or for that long after it ended; then it runs
     anew, whatever its key did before. At most the 30 days that records are kept.
     `track`: its record says `queued` before it starts.
     `then`: a call that is sent once this one has succeeded; its job stands in this job's `sends=`.
-    Raises BadPayload, BadKey, InvalidOption, or NotAvailableYet for an option that this release lacks.
+    Raises BadPayload, BadKey, InvalidOption.
     """
-    later = {"tenant": tenant}
-    for option, value in later.items():
-        if value is not None:
-            raise not_available(f"{option}=", where=f"call of {job.name}", cure=f"Leave {option}= out.")
     return Call(
         job=job,
         payload=payload,
         encoded=encode(payload, job.payload_type),
         key=_key(job, payload, key),
         group=_group(job, payload, group),
+        tenant=None if tenant is None else checked_label(job.name, "tenant", tenant),
         delay=checked_delay(job, delay, at),
         at=checked_at(job, at),
         expires=checked_expires(job, expires),
@@ -162,9 +161,7 @@ def call(
 
 def _key(job: Job[Any, Any], payload: Any, given: str | None) -> str | None:
     if given is not None:
-        if not given:
-            raise InvalidOption(f"{job.name}: key= is empty; leave it out to use the declared key")
-        return given
+        return checked_label(job.name, "key", given)
     return None if job.options.key is EACH_ENQUEUE else derive(job.options.key, payload)
 
 
@@ -197,7 +194,9 @@ def _group(job: Job[Any, Any], payload: Any, given: str | None) -> str | None:
             )
         return None
     assert job.options.group is not None
-    value = given if given is not None else str(getattr(payload, job.options.group))
+    if given is not None:
+        return fifo_id(checked_label(job.name, "group", given))
+    value = str(getattr(payload, job.options.group))
     if not value:
         raise InvalidOption(f"{job.name}: its group ({job.options.group}) is empty; FIFO queues need one")
     return fifo_id(value)

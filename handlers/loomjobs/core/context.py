@@ -44,6 +44,16 @@ class JobContext(Protocol):
         ...
 
     @property
+    def correlation_id(self) -> str | None:
+        """The caller's, when it had one; it is in the log lines of this run, and what this job sends inherits it."""
+        ...
+
+    @property
+    def tenant(self) -> str | None:
+        """On whose behalf, when the enqueue said so; what this job sends inherits it."""
+        ...
+
+    @property
     def deadline(self) -> datetime | None:
         """Until when the job is worth doing, UTC: the `expires` of its envelope, or none."""
         ...

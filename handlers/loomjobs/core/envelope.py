@@ -32,6 +32,7 @@ class Envelope:
     group: str | None = None
     tenant: str | None = None
     trace: str | None = None
+    correlation: str | None = None
     hops: int = 0
     redrives: int = 0
     batch: str | None = None
@@ -64,6 +65,7 @@ def render(
     enqueued_at: datetime | None,
     payload_version: int = 1,
     trace: str | None = None,
+    correlation: str | None = None,
     hops: int = 0,
     redrives: int = 0,
     due: datetime | None = None,
@@ -71,6 +73,7 @@ def render(
     group: str | None = None,
     batch: str | None = None,
     then: dict[str, Any] | None = None,
+    tenant: str | None = None,
 ) -> str:
     """A body of characters that SQS takes: JSON escapes control characters, and U+FFFE and U+FFFF are escaped here, as
     is what EventBridge Scheduler would replace."""
@@ -84,8 +87,16 @@ def render(
     }
     given = (("enqueued_at", enqueued_at), ("due", due), ("expires", expires))
     moments = {name: stamp(at) for name, at in given if at is not None}
-    optional = {"batch": batch, "then": then, "group": group, "trace": trace, "hops": hops, "redrives": redrives}
-    members |= moments | {name: value for name, value in optional.items() if value}
+    optional = {
+        "batch": batch,
+        "then": then,
+        "group": group,
+        "tenant": tenant,
+        "trace": trace,
+        "correlation": correlation,
+    }
+    counts = {"hops": hops, "redrives": redrives}
+    members |= moments | {name: value for name, value in (optional | counts).items() if value}
     body = literal(msgspec.json.encode(members).decode())
     return body.replace("\ufffe", "\\ufffe").replace("\uffff", "\\uffff")
 
@@ -126,11 +137,12 @@ _MEMBERS: dict[str, tuple[dict[str, Any], str]] = {
     "due": (_MOMENT, "When it was due, where that is later than `enqueued_at`; it is no delay by itself."),
     "expires": (_MOMENT, "After this instant it is not worth running."),
     "group": (_TEXT, "Its FIFO group, where a one-off schedule sends it."),
-    "tenant": (_TEXT, "On whose behalf."),
+    "tenant": (_TEXT, "On whose behalf; on a standard queue it is the MessageGroupId too, for fairness among tenants."),
     "trace": (
         {"type": "string", "pattern": "^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$"},
         "W3C traceparent of the caller.",
     ),
+    "correlation": (_TEXT, "Correlation id of the caller, for log lines."),
     "hops": (_COUNT, "Jobs before this one in a chain of jobs that send jobs."),
     "redrives": (_COUNT, "How often it came back from the dead-letter queue."),
     "batch": (_TEXT, "The batch it belongs to, and its place there."),

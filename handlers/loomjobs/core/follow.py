@@ -7,7 +7,7 @@ sending it again makes no other work of it.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -109,7 +109,9 @@ def follow_of(call: Call, *, id: str, origin: Origin) -> Follow:
         why = f"more than {defaults.HOPS} jobs in a chain, which Lambda's loop guard drops"
         raise InvalidOption(f"{call.job.name}: {why}")
     key = call.key if call.key is not None else id
-    then = after(call, key=key, origin=origin)
+    tenant = call.tenant if call.tenant is not None else origin.tenant
+    then = after(call, key=key, origin=replace(origin, tenant=tenant))
+    fifo = call.job.queue.fifo
     envelope = render(
         job=call.job.name,
         payload_json=call.encoded,
@@ -117,17 +119,19 @@ def follow_of(call: Call, *, id: str, origin: Origin) -> Follow:
         key=key,
         payload_version=call.job.options.version,
         enqueued_at=None,
+        tenant=tenant,
         trace=origin.trace,
+        correlation=origin.correlation,
         hops=origin.hops,
         group=call.group,
         then=None if then is None else then.wire(),
     )
-    dedup = fifo_id(hashlib.sha256(f"{call.job.name}#{id}".encode()).hexdigest()) if call.job.queue.fifo else None
+    dedup = fifo_id(hashlib.sha256(f"{call.job.name}#{id}".encode()).hexdigest()) if fifo else None
     made = Follow(
         id=id,
         queue=call.job.queue.name,
         envelope=envelope,
-        group=call.group,
+        group=call.group if fifo else tenant and fifo_id(tenant),
         dedup=dedup,
         delay=call.delay,
         at=call.at,

@@ -13,6 +13,7 @@ from loomjobs.core.delivery import Attribute, Delivery
 from loomjobs.core.errors import BadPayload
 from loomjobs.core.payload import parse
 from loomjobs.core.redact import redact
+from loomjobs.core.trace import is_xray
 
 ATTRIBUTE: Final = "loom"
 """The one message attribute of ours; everything else of ours is in the envelope."""
@@ -29,6 +30,7 @@ class Letter:
     group: str | None
     dedup: str | None
     attributes: dict[str, Attribute]
+    trace_header: str | None = None
 
 
 def make_letter(
@@ -51,6 +53,7 @@ def make_letter(
         group=delivery.group,
         dedup=delivery.message_id if delivery.kind == "fifo" else None,
         attributes=attributes,
+        trace_header=delivery.trace_header if is_xray(delivery.trace_header or "") else None,
     )
 
 

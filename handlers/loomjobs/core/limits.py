@@ -18,6 +18,8 @@ SQS_QUEUE_NAME: Final = 80
 """Characters, `.fifo` included."""
 SQS_RECEIVE_COUNT: Final = (1, 1_000)
 """Range of maxReceiveCount."""
+CORRELATION: Final = 256
+"""Our own: characters of a correlation id, which travels in every message and log line."""
 SQS_FIFO_ID: Final = 128
 """Characters of a message group id or deduplication id: ASCII letters, digits, punctuation."""
 

@@ -7,9 +7,16 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
+import msgspec
+
 from loomjobs.core.errors import InvalidOption
 from loomjobs.core.outgoing import Outgoing
 from loomjobs.core.write import Item
+
+
+class _Traced(msgspec.Struct):
+    trace: str | None = None
+
 
 OLD = timedelta(seconds=60)
 """The stream sends a row within about a second. One that is older was left behind, and is the sweep's."""
@@ -38,6 +45,14 @@ class Row:
     @property
     def size(self) -> int:
         return len(self.body.encode())
+
+    @property
+    def trace(self) -> str | None:
+        """The envelope's. A body that is none has none."""
+        try:
+            return msgspec.json.decode(self.body, type=_Traced).trace
+        except (msgspec.MsgspecError, UnicodeEncodeError):
+            return None
 
 
 def row_of(message: Outgoing, *, now: datetime) -> Row:

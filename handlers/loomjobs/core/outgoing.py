@@ -24,6 +24,9 @@ class Outgoing:
     group: str | None
     dedup: str | None
     delay: int
+    tenant: str | None = None
+    trace: str | None = None
+    correlation: str | None = None
 
     @property
     def size(self) -> int:
@@ -31,7 +34,10 @@ class Outgoing:
 
 
 class Sendable(Protocol):
-    """What SQS is told of a message: an Outgoing, or a row of the outbox, which knows no declarations."""
+    """What SQS is told of a message: an Outgoing, or a row of the outbox, which knows no declarations.
+
+    `group` orders on FIFO queues, where there is a `dedup` too; on standard ones it is the tenant, and orders nothing.
+    """
 
     @property
     def id(self) -> str: ...
@@ -41,6 +47,8 @@ class Sendable(Protocol):
     def group(self) -> str | None: ...
     @property
     def dedup(self) -> str | None: ...
+    @property
+    def trace(self) -> str | None: ...
     @property
     def delay(self) -> int: ...
     @property
@@ -69,9 +77,11 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What work inherits from the run that sends it."""
+    """What work inherits from the run, or else the caller, that sends it."""
 
     trace: str | None = None
+    correlation: str | None = None
+    tenant: str | None = None
     hops: int = 0
     expires: datetime | None = None
 

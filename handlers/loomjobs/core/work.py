@@ -20,6 +20,7 @@ from loomjobs.core.letter import read_report
 from loomjobs.core.payload import decode, digest
 from loomjobs.core.problem import nearest
 from loomjobs.core.record import record_id
+from loomjobs.core.trace import is_traceparent, of_xray
 
 _WIRE_VERSION = 1
 
@@ -88,7 +89,7 @@ def understand(delivery: Delivery, catalogue: Catalogue) -> Work | Unworkable:
         key = envelope.key or _key(job, payload, identity)
     except BadKey as error:
         return _dead("bad-key", error, identity, job.name)
-    envelope = replace(envelope, expires=_deadline(delivery, envelope, job))
+    envelope = replace(envelope, expires=_deadline(delivery, envelope, job), trace=_trace(delivery, envelope))
     return Work(delivery, envelope, job, payload, identity, key, digest(envelope.payload))
 
 
@@ -100,6 +101,16 @@ def _deadline(delivery: Delivery, envelope: Envelope, job: Job[Any, Any]) -> dat
     try:
         return (envelope.due or envelope.enqueued_at or delivery.sent_at) + job.options.expires
     except OverflowError:  # beyond the year 9999
+        return None
+
+
+def _trace(delivery: Delivery, envelope: Envelope) -> str | None:
+    """The envelope's, else that of X-Ray's header, as a traced producer sends it; what is malformed is dropped."""
+    if envelope.trace is not None and is_traceparent(envelope.trace):
+        return envelope.trace
+    try:
+        return of_xray(delivery.trace_header) if delivery.trace_header else None
+    except ValueError:
         return None
 
 

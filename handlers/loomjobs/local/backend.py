@@ -33,6 +33,7 @@ from loomjobs.local.store import MemoryStore
 from loomjobs.local.transactor import MemoryTransactor
 from loomjobs.runtime.batch import Batch
 from loomjobs.runtime.brakes import Brakes
+from loomjobs.runtime.caller import caller
 from loomjobs.runtime.context import RunContext
 from loomjobs.runtime.lanes import MainLane
 from loomjobs.runtime.ledger import Held, Ledger
@@ -204,6 +205,7 @@ class Backend:
             senders=1,  # in order, and on the thread of the test
             store=lambda: self.store,
             depths=depths,
+            caller=caller,
         )
 
     def _worker(self, queue: str, pace: float) -> Worker:

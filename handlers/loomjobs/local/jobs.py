@@ -174,6 +174,8 @@ class _FixedContext:
     time_left: timedelta
     id: str = "test"
     key: str = "test"
+    tenant: str | None = None
+    correlation_id: str | None = None
     trace: str | None = None
     deadline: datetime | None = None
     addresses: MemoryAddresses = field(default_factory=MemoryAddresses)
@@ -217,9 +219,9 @@ class _FixedContext:
         return sending.enqueue(job, payload, delay=delay)
 
 
-def context(*, attempt: int = 1, time_left: timedelta = timedelta(seconds=30)) -> JobContext:
+def context(*, attempt: int = 1, time_left: timedelta = timedelta(seconds=30), tenant: str | None = None) -> JobContext:
     """A context for `job(payload, context())`; what it enqueues goes to the `jobs` fixture."""
-    return _FixedContext(attempt, time_left)
+    return _FixedContext(attempt, time_left, tenant=tenant)
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from loomjobs.core.delivery import Attribute
 
 DEDUPLICATION = timedelta(minutes=5)
 _ALLOWED = re.compile("[\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]*")
+_ID = re.compile(f"[!-~]{{1,{limits.SQS_FIFO_ID}}}")
 """https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_SendMessage.html"""
 
 
@@ -145,6 +146,7 @@ class MemoryQueue:
             (len(attributes) <= limits.SQS_ATTRIBUTES, "more than ten attributes"),
             (0 <= delay <= limits.SQS_DELAY_SECONDS, f"DelaySeconds {delay}"),
             (not (self.fifo and delay), "DelaySeconds on a FIFO queue"),
+            (all(_ID.fullmatch(each) for each in (group, dedup) if each is not None), "InvalidParameterValue: an id"),
             (not self.fifo or bool(group and dedup), "a FIFO message without group or deduplication id"),
         ]
         for holds, what in rules:

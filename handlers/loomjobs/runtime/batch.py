@@ -113,7 +113,9 @@ class Batch:
             job=work.job.name,
             id=work.id,
             key=work.key,
+            tenant=work.envelope.tenant,
             trace=work.envelope.trace,
+            correlation=work.envelope.correlation,
             payload_hash=work.payload_hash,
             latency=max(0.0, (worker.clock() - work.due).total_seconds()),
         )

@@ -84,6 +84,6 @@ def last_failure(record: Record) -> Failure | None:
 
 
 def _halt(worker: Worker, delivery: Delivery, *, by: str) -> None:
-    if delivery.group is not None:
+    if delivery.kind == "fifo" and delivery.group is not None:
         now, expires = worker.ledger.now(), worker.ledger.expires()
         worker.ledger.write(halt_write(delivery.queue, delivery.group, by=by, now=now, expires=expires))

@@ -14,8 +14,10 @@ from loomjobs.core.call import Call, Enqueued, Report, call
 from loomjobs.core.errors import InvalidOption, LoomjobsError, UndeclaredSend
 from loomjobs.core.job import Job
 from loomjobs.core.outgoing import Origin
+from loomjobs.core.trace import trace_id
 from loomjobs.core.uses import Access, Resource, Secret, Setting, Use
 from loomjobs.core.work import Work
+from loomjobs.runtime.caller import current_correlation, current_trace
 from loomjobs.runtime.effects import Effects
 from loomjobs.runtime.ports import Addresses, Clock
 from loomjobs.runtime.producer import Producer
@@ -54,6 +56,14 @@ class RunContext:
     @property
     def trace(self) -> str | None:
         return self.work.envelope.trace
+
+    @property
+    def correlation_id(self) -> str | None:
+        return self.work.envelope.correlation
+
+    @property
+    def tenant(self) -> str | None:
+        return self.work.envelope.tenant
 
     @property
     def deadline(self) -> datetime | None:
@@ -121,7 +131,22 @@ class RunContext:
                 f"{self.work.job.name}: a chain of {hops} jobs that send each other, which Lambda's loop guard drops. "
                 "Let one job fan the work out instead."
             )
-        return Origin(trace=self.work.envelope.trace, hops=hops, expires=self.work.envelope.expires)
+        envelope = self.work.envelope
+        return Origin(
+            trace=self._trace_here(),
+            correlation=current_correlation() or envelope.correlation,
+            tenant=envelope.tenant,
+            hops=hops,
+            expires=envelope.expires,
+        )
+
+    def _trace_here(self) -> str | None:
+        """The job's own span where it goes on with the trace that came; an invocation has one of its own, which is
+        that of a batch."""
+        came, here = self.work.envelope.trace, current_trace()
+        if came is None or here is None:
+            return came or here
+        return here if trace_id(here) == trace_id(came) else came
 
     def _allowed(self, one: Call) -> Call:
         if not self.work.job.sends_to(one.job):

@@ -28,7 +28,6 @@ from loomjobs.core.fan import (
 )
 from loomjobs.core.follow import follow_of, following_id
 from loomjobs.core.job import Job
-from loomjobs.core.outgoing import Origin
 from loomjobs.core.signals import Continue
 from loomjobs.runtime import sending
 from loomjobs.runtime.context import running
@@ -172,7 +171,7 @@ class Batch:
 
     def _keep_calls(self, gathering: Gathering) -> None:
         run = running.get()
-        origin = (run.origin() if run is not None else Origin()).deeper()
+        origin = (run.origin() if run is not None else gathering.producer.caller()).deeper()
         kept: dict[str, str] = {}
         for name, one in self._calls.items():
             follow = follow_of(one, id=following_id(f"batch:{self.key} {name}", one), origin=origin)

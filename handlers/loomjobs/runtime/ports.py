@@ -11,7 +11,7 @@ from loomjobs.core.decision import Decision, Failure
 from loomjobs.core.delivery import Delivery
 from loomjobs.core.errors import StoreUnavailable
 from loomjobs.core.letter import Letter
-from loomjobs.core.outgoing import Outgoing, Sendable, Sent
+from loomjobs.core.outgoing import Origin, Outgoing, Sendable, Sent
 from loomjobs.core.reading import Reading
 from loomjobs.core.write import Item, Write, Written
 
@@ -23,6 +23,9 @@ Delivered: TypeAlias = "Sequence[tuple[Outgoing, Sent]]"
 
 Deliver: TypeAlias = Callable[[Sequence[Outgoing]], Delivered]
 """Sends one batch of one queue."""
+
+Caller: TypeAlias = Callable[[], Origin]
+"""What a call inherits that no job sends, read in the caller's thread or task."""
 
 Roll: TypeAlias = Callable[[], float]
 """A uniform random number in [0, 1)."""
@@ -127,7 +130,9 @@ class Run:
     job: str | None = None
     id: str | None = None
     key: str | None = None
+    tenant: str | None = None
     trace: str | None = None
+    correlation: str | None = None
     payload_hash: str | None = None
     attempt: int = 0
     latency: float = 0.0

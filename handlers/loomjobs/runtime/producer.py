@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 from loomjobs.core.address import address
 from loomjobs.core.call import Call, Enqueued, Report
-from loomjobs.core.errors import NotSent, UnknownOutcome
+from loomjobs.core.errors import NotSent, PayloadTooLarge, UnknownOutcome
 from loomjobs.core.follow import Follow
 from loomjobs.core.outgoing import Origin, Outgoing, Sendable, Sent, packs
 from loomjobs.runtime.backpressure import Backpressure
+from loomjobs.runtime.caller import drop
 from loomjobs.runtime.gatherer import Gatherer
-from loomjobs.runtime.ports import Clock, Delivered, Depths, Journal, Roll, Sender, Store, Token
+from loomjobs.runtime.ports import Caller, Clock, Delivered, Depths, Journal, Roll, Sender, Store, Token
 from loomjobs.runtime.stream import Stream
 from loomjobs.runtime.tally import Tally
 from loomjobs.runtime.unique import Uniqueness
@@ -31,6 +33,7 @@ class Producer:
     `pause` waits so many seconds between tries; `senders` is how many requests `enqueue_many` has under way at a time,
     in threads where it is above 1, and `aenqueue` in each event loop. `depths` is asked where a queue has an `admit=`;
     without it every queue takes everything, as for the ticks of schedules, which are due whatever is in the way.
+    `caller` says what a call without an origin inherits.
     """
 
     def __init__(
@@ -45,12 +48,14 @@ class Producer:
         senders: int = SENDERS,
         store: Callable[[], Store] | None = None,
         depths: Depths | None = None,
+        caller: Caller = Origin,
     ) -> None:
         self._sender = sender
         self.clock = clock
         self._token = token
         self._roll = roll
         self.journal = journal
+        self.caller = caller
         self._pause = pause
         self._senders = senders
         self._unique = store and Uniqueness(store=store, clock=clock, pause=pause, trouble=journal.trouble)
@@ -61,32 +66,42 @@ class Producer:
 
     def address(self, one: Call, *, origin: Origin) -> Outgoing:
         """The message of a call with an id of its own, for somebody else to send."""
-        return address(one, id=self._token(), now=self.clock(), origin=origin)
+        id, now = self._token(), self.clock()
+        try:
+            return address(one, id=id, now=now, origin=origin)
+        except PayloadTooLarge:
+            bare = replace(origin, trace=None, correlation=None)
+            if bare == origin:
+                raise
+            message = address(one, id=id, now=now, origin=bare)
+            drop("trace and correlation id of a message", "it would be too large with them")
+            return message
 
-    def enqueue(self, one: Call, *, origin: Origin = Origin()) -> Enqueued:  # noqa: B008 it is frozen
+    def enqueue(self, one: Call, *, origin: Origin | None = None) -> Enqueued:
         """Send one. Raises NotSent (QueueFull) or UnknownOutcome; returning means that SQS has it or its double."""
-        message = self.address(one, origin=origin)
+        message = self.address(one, origin=origin or self.caller())
         tally = Tally(self.journal)
         delivered = self.deliver([message])
         tally.count(delivered)
         tally.settle()
         return enqueued(*delivered[0])
 
-    def enqueue_many(self, calls: Iterable[Call], *, origin: Origin = Origin()) -> Report:  # noqa: B008 it is frozen
+    def enqueue_many(self, calls: Iterable[Call], *, origin: Origin | None = None) -> Report:
         """Send any number, reading `calls` as it goes: memory holds ten messages a sender and ten a queue.
 
         Raises NotSent or UnknownOutcome after the first batch that was not accepted whole, with `report` saying how
         far it came; what was not read from `calls` by then is still in it. What `calls` itself raises comes through
         after everything before it is sent, with a note of how many were accepted.
         """
+        origin = origin or self.caller()
         tally = Tally(self.journal)
         with Stream(self.deliver, tally, senders=self._senders) as stream:
             stream.take(self.address(one, origin=origin) for one in calls)
         return tally.settle()
 
-    async def aenqueue(self, one: Call, *, origin: Origin = Origin()) -> Enqueued:  # noqa: B008 it is frozen
+    async def aenqueue(self, one: Call, *, origin: Origin | None = None) -> Enqueued:
         """`enqueue` for a task: the event loop stays free, and tasks that enqueue at the same time share requests."""
-        message = self.address(one, origin=origin)
+        message = self.address(one, origin=origin or self.caller())
         return enqueued(*await self._gatherer().send(message))
 
     def _gatherer(self) -> Gatherer:

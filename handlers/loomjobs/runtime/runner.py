@@ -17,6 +17,7 @@ from weakref import WeakKeyDictionary
 from loomjobs.core.context import JobContext
 from loomjobs.core.job import Job
 from loomjobs.core.signals import Transient
+from loomjobs.runtime.caller import correlated
 from loomjobs.runtime.context import RunContext, running
 
 
@@ -111,7 +112,8 @@ def call(job: Job[Any, Any], payload: Any, ctx: JobContext) -> Ending:
     """A plain job's ending; only Alarm goes through."""
     token = running.set(ctx if isinstance(ctx, RunContext) else None)
     try:
-        value = job(payload, ctx)
+        with correlated(ctx.correlation_id):
+            value = job(payload, ctx)
     except Alarm:
         raise
     except BaseException as error:  # noqa: BLE001 SystemExit or a cancelled task is this record's failure, not the batch's
@@ -131,8 +133,9 @@ async def bounded(job: Job[Any, Any], payload: Any, ctx: JobContext, seconds: fl
     limit = asyncio.timeout(seconds)
     ending: Ending
     try:
-        async with limit:
-            value = await job(payload, ctx)
+        with correlated(ctx.correlation_id):
+            async with limit:
+                value = await job(payload, ctx)
         ending = _never_ran(value) or Returned(value)
     except TimeoutError as error:
         ending = timed_out(seconds) if limit.expired() else Raised(error)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Generator, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import Any, TypeVar, Unpack, overload
 
 from loomjobs.core.call import Call, CallOptions, Enqueued, Report, call
@@ -85,9 +86,13 @@ async def aenqueue_many(
     """`enqueue_many` for asyncio callers, from an iterable of either kind: it is read in the calling task, 500 at a
     time, and sent beside it. A cancelled task leaves the page that is under way to be sent."""
     run = running.get()
-    return await send_pages(
-        run.send_many if run is not None else producer().enqueue_many, acalls_of(first, payloads, tenant)
-    )
+    send = run.send_many if run is not None else for_caller(producer())
+    return await send_pages(send, acalls_of(first, payloads, tenant))
+
+
+def for_caller(producer: Producer) -> Callable[[Iterable[Call]], Report]:
+    """Its `enqueue_many` for the pages of one caller, whose trace is read once, here."""
+    return partial(producer.enqueue_many, origin=producer.caller())
 
 
 def calls_of(first: Job[Any, Any] | Iterable[Call], payloads: Iterable[Any], tenant: str | None) -> Iterator[Call]:

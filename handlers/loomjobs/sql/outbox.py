@@ -15,7 +15,7 @@ from loomjobs.core.address import address
 from loomjobs.core.call import Call, Enqueued
 from loomjobs.core.errors import ConfigurationError
 from loomjobs.core.outbox import Row, row_of
-from loomjobs.core.outgoing import Origin
+from loomjobs.runtime.caller import caller
 
 _COLUMNS: LiteralString = "id, queue, body, group_id, dedup, delay, at"
 
@@ -107,11 +107,11 @@ def row_from(values: Sequence[Any]) -> Row:
 
 
 def _rows(calls: Sequence[Call]) -> tuple[list[tuple[Any, ...]], list[Enqueued]]:
-    now = datetime.now(UTC)
+    now, origin = datetime.now(UTC), caller()
     rows: list[tuple[Any, ...]] = []
     enqueued: list[Enqueued] = []
     for one in calls:
-        message = address(one, id=secrets.token_hex(8), now=now, origin=Origin())
+        message = address(one, id=secrets.token_hex(8), now=now, origin=origin)
         row = row_of(message, now=now)
         rows.append((row.id, row.queue, row.body, row.group, row.dedup, row.delay, now))
         enqueued.append(Enqueued(message.id, message.key, "delayed" if message.delay else "accepted"))
