@@ -88,6 +88,8 @@ lock: $(DONE)/venv ## Resolve the dependencies anew and write locks/ and package
 	@$(PIP) install uv==$(UV_VERSION)
 	@$(LOCK) pyproject.toml --all-extras --group application --upgrade --output-file locks/dev.txt
 	@$(LOCK) pyproject.toml --extra worker --group application --constraints locks/dev.txt --output-file locks/worker.txt
+	@$(LOCK) pyproject.toml --extra worker --extra encryption --group application --constraints locks/dev.txt \
+		--output-file locks/worker-encryption.txt
 	@$(LOCK) --group node --upgrade --output-file locks/node.txt
 	@$(LOCK) --group peers --constraints locks/dev.txt --upgrade --output-file locks/peers.txt
 	@$(MAKE) --no-print-directory $(DONE)/node

@@ -17,6 +17,7 @@ from loomjobs.core import limits
 SERVICES: Final = (
     "cloudwatch",
     "dynamodb",
+    "kms",
     "lambda",
     "s3",
     "scheduler",
@@ -65,10 +66,11 @@ class AssetError(Exception):
     """The asset cannot be built; the text says why and what to do."""
 
 
-def build(target: Target, *, root: Path, into: Path | None = None) -> Asset:
-    """The asset for `target`; packages come from a cache as long as their lock does not change."""
+def build(target: Target, *, root: Path, into: Path | None = None, encrypts: bool = False) -> Asset:
+    """The asset for `target`; packages come from a cache as long as their lock does not change. `encrypts` adds what
+    encrypted payload fields need, which is larger than all the rest of the library's packages."""
     cache = into or root / ".build" / "asset"
-    packages = _packages(target, root / "locks" / "worker.txt", cache)
+    packages = _packages(target, root / "locks" / ("worker-encryption.txt" if encrypts else "worker.txt"), cache)
     own = _own_files(root / "handlers")
     inputs = hashlib.sha256(packages.name.encode())
     for name, source in own:

@@ -7,6 +7,7 @@ from typing import Any
 from aws_cdk import Duration, Stack
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sns_subscriptions as subscriptions
@@ -25,6 +26,9 @@ class Foundation(Stack):
         self.executions = _executions(self, environment)
         self.payloads = _payloads(self, environment, plan)
         self.alarms = _topic(self, environment)
+        self.key = _key(self, environment) if plan.has_key else None
+        if self.key is not None:
+            publish(self, environment, "foundation", "key", "arn", value=self.key.key_arn)
         publish(self, environment, "foundation", "executions", "name", value=self.executions.table_name)
         publish(self, environment, "foundation", "executions", "arn", value=self.executions.table_arn)
         publish(self, environment, "foundation", "payloads", "name", value=self.payloads.bucket_name)
@@ -63,6 +67,17 @@ def _payloads(scope: Construct, environment: Environment, plan: Plan) -> s3.Buck
     )
     accept(bucket, "AwsSolutions-S1", "Short-lived payloads, read by workers only; CloudTrail shows who else tried.")
     return bucket
+
+
+def _key(scope: Construct, environment: Environment) -> kms.Key:
+    """Of encrypted payload fields. Its policy leaves rights to IAM; each worker has them for its own jobs only."""
+    return kms.Key(
+        scope,
+        "Key",
+        description=f"Encrypted payload fields of {environment.app}-{environment.name}",
+        enable_key_rotation=True,
+        removal_policy=removal(environment),
+    )
 
 
 def _topic(scope: Construct, environment: Environment) -> sns.Topic:

@@ -16,6 +16,7 @@ from infra.worker import Code
 from loomjobs.core.catalogue import load
 from loomjobs.core.check import check
 from loomjobs.core.environment import Environment
+from loomjobs.core.plan import make_plan
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -31,7 +32,7 @@ def main() -> None:
         print(f"{problem.severity}: {problem}", file=sys.stderr)
     if any(problem.severity == "error" for problem in problems):
         sys.exit(1)
-    asset = build(_target(environment), root=ROOT)
+    asset = build(_target(environment), root=ROOT, encrypts=make_plan(catalogue, environment).has_key)
     compose(app, environment, catalogue, providers=provided(), code=Code(str(asset.path), asset.digest))
     for warning in asset.warnings:
         Annotations.of(app).add_warning_v2("loomjobs:asset", warning)

@@ -118,7 +118,10 @@ def _role(
     if names.OUTBOX in worker.environment:
         allow("dynamodb:PutItem", on=take(scope, environment, "outbox", "table", "arn"))
     allow_later(scope, role, environment, renewals=not worker.fifo, grants=worker.grants)
+    _allow_key(scope, role, environment, worker)
     for grant in worker.grants:
+        if grant.kind == "key":
+            continue
         if grant.kind == "send":
             allow("sqs:SendMessage", on=take(scope, environment, "queues", grant.target, "arn"))
         elif grant.kind == "secret":
@@ -135,6 +138,20 @@ def _role(
             iam.ManagedPolicy.from_aws_managed_policy_name("service-role/AWSLambdaENIManagementAccess")
         )
     return role
+
+
+def _allow_key(scope: Construct, role: iam.Role, environment: Environment, worker: Worker) -> None:
+    """The job's name is the encryption context: https://docs.aws.amazon.com/kms/latest/developerguide/encrypt_context.html"""
+    for verb, action in (("decrypt", "kms:Decrypt"), ("encrypt", "kms:GenerateDataKey")):
+        jobs = [grant.target for grant in worker.grants if grant.kind == "key" and grant.verb == verb]
+        if jobs:
+            role.add_to_policy(
+                iam.PolicyStatement(
+                    actions=[action],
+                    resources=[take(scope, environment, "foundation", "key", "arn")],
+                    conditions={"StringEquals": {"kms:EncryptionContext:job": jobs}},
+                )
+            )
 
 
 def _function(

@@ -3,6 +3,7 @@
 Declare: Queue Workload Admit Retry Rate job tombstone EACH_ENQUEUE · Resource Secret Setting Service
 On time: schedule cron every
 Inside a job: JobContext · Permanent Transient · Signal Defer Continue
+Private payload fields: Sensitive Encrypted masked
 Send: call enqueue enqueue_many aenqueue aenqueue_many outbox_item · Batch batch_status · Producer correlation
 Look: status wait cancel rerun
 Sent: Call Enqueued Report Rejected Reading Status Cancelled BatchStatus
@@ -21,6 +22,7 @@ from loomjobs.core.declare import job
 from loomjobs.core.errors import (
     BadKey,
     BadPayload,
+    CipherUnavailable,
     ConfigurationError,
     DeclarationError,
     EnqueueError,
@@ -36,10 +38,12 @@ from loomjobs.core.errors import (
 from loomjobs.core.evolve import tombstone
 from loomjobs.core.job import Job
 from loomjobs.core.key import EACH_ENQUEUE, Key, KeyPart
+from loomjobs.core.masked import masked
 from loomjobs.core.queue import Queue, Workload
 from loomjobs.core.reading import Reading
 from loomjobs.core.retry import Retry
 from loomjobs.core.schedule import MissedRuns, Overlap, Tick, schedule
+from loomjobs.core.sensitive import Encrypted, Sensitive
 from loomjobs.core.signals import Continue, Defer, Permanent, Signal, Transient
 from loomjobs.core.uses import Rate, Resource, Secret, Service, Setting, Use
 
@@ -61,10 +65,12 @@ __all__ = [
     "BatchStatus",
     "Call",
     "Cancelled",
+    "CipherUnavailable",
     "ConfigurationError",
     "Continue",
     "DeclarationError",
     "Defer",
+    "Encrypted",
     "EnqueueError",
     "Enqueued",
     "InvalidOption",
@@ -89,6 +95,7 @@ __all__ = [
     "Resource",
     "Retry",
     "Secret",
+    "Sensitive",
     "Service",
     "Setting",
     "Signal",
@@ -111,6 +118,7 @@ __all__ = [
     "enqueue_many",
     "every",
     "job",
+    "masked",
     "outbox_item",
     "rerun",
     "schedule",

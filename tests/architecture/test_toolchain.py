@@ -30,7 +30,7 @@ def pinned(lock: Path) -> dict[str, set[str]]:
 
 
 def test_the_locks_are_those_that_set_up_the_asset_and_the_benchmarks_read() -> None:
-    assert [lock.name for lock in LOCKS] == ["dev.txt", "node.txt", "peers.txt", "worker.txt"]
+    assert [lock.name for lock in LOCKS] == ["dev.txt", "node.txt", "peers.txt", "worker-encryption.txt", "worker.txt"]
 
 
 def test_the_benchmarks_peers_have_the_boto3_that_ours_has() -> None:
@@ -58,10 +58,17 @@ def test_npm_versions_are_exact() -> None:
     assert wanted == {name: NPM_LOCK["packages"][f"node_modules/{name}"]["version"] for name in wanted}
 
 
-def test_the_asset_holds_the_versions_that_the_tests_ran_with() -> None:
-    dev, worker = pinned(ROOT / "locks" / "dev.txt"), pinned(ROOT / "locks" / "worker.txt")
+@pytest.mark.parametrize("name", ["worker.txt", "worker-encryption.txt"])
+def test_the_asset_holds_the_versions_that_the_tests_ran_with(name: str) -> None:
+    dev, worker = pinned(ROOT / "locks" / "dev.txt"), pinned(ROOT / "locks" / name)
     assert worker
     assert worker.items() <= dev.items()
+
+
+def test_the_asset_with_encryption_is_the_other_and_more() -> None:
+    plain, more = pinned(ROOT / "locks" / "worker.txt"), pinned(ROOT / "locks" / "worker-encryption.txt")
+    assert plain.items() <= more.items()
+    assert {"aws-encryption-sdk", "cryptography", "jsonpath-ng"} <= more.keys() - plain.keys()
 
 
 def test_the_asset_holds_what_the_worker_and_the_jobs_declare() -> None:

@@ -12,11 +12,12 @@ from aws_lambda_powertools import Logger
 
 from loomjobs import Permanent, Producer, Queue, Workload, call, correlation
 from loomjobs.aws.queues import SqsDeadLetters, SqsSender
+from loomjobs.core.address import address
 from loomjobs.core.decision import DeadLetter
 from loomjobs.core.delivery import Attribute, Delivery
 from loomjobs.core.letter import make_letter
 from loomjobs.core.outbox import Row, of_item, row_of, to_item
-from loomjobs.core.outgoing import Origin, address
+from loomjobs.core.outgoing import Origin
 from loomjobs.runtime.caller import XRAY
 from tests.aws.conftest import Aws, Context, body, event, failed
 from tests.core.catalogue_fixture import MAIL, Statement, declare

@@ -110,7 +110,7 @@ def test_what_is_no_work_is_a_dead_letter_with_its_reason(text: str, reason: str
     assert refused.decision.reason == reason
 
 
-@pytest.mark.parametrize("members", [{"v": 2}, {"payload_version": 2}, {"v": 9, "job": "billing.gone"}])
+@pytest.mark.parametrize("members", [{"v": 3}, {"payload_version": 2}, {"v": 9, "job": "billing.gone"}])
 def test_a_newer_version_waits_for_a_rolling_deploy_and_is_dead_after_it(members: dict[str, Any]) -> None:
     early = understand(delivery(body(**members)), ALL)
     late = understand(delivery(body(**members), received_at=NOW + timedelta(hours=2)), ALL)

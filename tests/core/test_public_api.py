@@ -7,12 +7,12 @@ import pytest
 import loomjobs
 
 PUBLIC = """
-EACH_ENQUEUE Admit BadKey BadPayload Batch BatchStatus Call Cancelled ConfigurationError Continue DeclarationError
-Defer EnqueueError Enqueued InvalidOption Job JobContext Key KeyPart LoomjobsError MissedRuns NotAvailableYet NotSent
-Overlap PayloadTooLarge Permanent Producer Queue QueueFull Rate Reading Rejected Report Resource Retry Secret Service
-Setting Signal Status Tick Transient UndeclaredSend UnknownOutcome Use When Workload aenqueue aenqueue_many
-batch_status call cancel correlation cron enqueue enqueue_many every job outbox_item rerun schedule status tombstone
-wait
+EACH_ENQUEUE Admit BadKey BadPayload Batch BatchStatus Call Cancelled CipherUnavailable ConfigurationError Continue
+DeclarationError Defer Encrypted EnqueueError Enqueued InvalidOption Job JobContext Key KeyPart LoomjobsError
+MissedRuns NotAvailableYet NotSent Overlap PayloadTooLarge Permanent Producer Queue QueueFull Rate Reading Rejected
+Report Resource Retry Secret Sensitive Service Setting Signal Status Tick Transient UndeclaredSend UnknownOutcome Use
+When Workload aenqueue aenqueue_many batch_status call cancel correlation cron enqueue enqueue_many every job masked
+outbox_item rerun schedule status tombstone wait
 """.split()
 
 

@@ -70,6 +70,20 @@ def content(path: Path) -> dict[str, bytes]:
     return {str(each.relative_to(path)): each.read_bytes() for each in path.rglob("*") if each.is_file()}
 
 
+def test_what_encrypted_fields_need_is_in_it_only_where_they_are(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    locks: list[str] = []
+
+    def install(target: Target, lock: Path, folder: Path) -> None:
+        locks.append(lock.name)
+        lay(folder, PACKAGES)
+
+    monkeypatch.setattr(building, "_install", install)
+    lay(root, {"locks/worker-encryption.txt": "# more"})
+    plain, encrypting = build(Target.host(), root=root), build(Target.host(), root=root, encrypts=True)
+    assert locks == ["worker.txt", "worker-encryption.txt"]
+    assert plain.digest != encrypting.digest
+
+
 def test_it_holds_what_a_worker_needs_and_nothing_else(root: Path) -> None:
     assert names(build(Target.host(), root=root).path) == {
         "worker.py",

@@ -40,6 +40,12 @@ def all_of(lanes: ThreadLanes, count: int) -> dict[Any, Ending]:
     return found
 
 
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How soon a thread is interrupted is the machine's affair, where others use it too."""
+    monkeypatch.setattr("loomjobs.runtime.lanes.GRACE", 60)
+
+
 def test_plain_jobs_run_at_the_same_time() -> None:
     together = threading.Barrier(3, timeout=5)
 
@@ -104,9 +110,8 @@ def seven(payload: Nothing, ctx: JobContext) -> int:
     return 7
 
 
-def test_a_busy_job_is_stopped_after_its_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("loomjobs.runtime.lanes.GRACE", 60)  # how soon is the machine's affair
-
+@pytest.mark.usefixtures("patient")
+def test_a_busy_job_is_stopped_after_its_timeout() -> None:
     def spin(payload: Nothing, ctx: JobContext) -> None:
         while True:
             pass
@@ -121,6 +126,7 @@ def test_a_busy_job_is_stopped_after_its_timeout(monkeypatch: pytest.MonkeyPatch
     assert all_of(lanes, 1) == {"b": Returned(7)}
 
 
+@pytest.mark.usefixtures("patient")
 def test_an_async_job_is_stopped_after_its_timeout_with_what_it_left_running() -> None:
     left: list[str] = []
 
@@ -173,6 +179,7 @@ def test_a_job_that_cannot_be_stopped_is_given_up_on_and_the_others_end(
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.usefixtures("patient")
 def test_a_job_that_ends_as_its_timeout_strikes_has_one_ending() -> None:
     """The race between the end and the interruption, many times over: every job ends once, no lane is lost."""
     lanes = ThreadLanes(4)

@@ -623,7 +623,7 @@ def test_what_no_worker_knows_is_dead_on_first_sight_and_never_seen_again(
 
 def test_a_version_of_tomorrow_waits_an_hour_for_the_deploy_and_is_then_dead() -> None:  # B028
     world = World()
-    world.backend.queues["standard"].send(text("a", v=2), now=world.backend.clock.now)
+    world.backend.queues["standard"].send(text("a", v=3), now=world.backend.clock.now)
     begun = world.backend.clock.now
     assert world.deliver() == ["DeferFor"]
     world.drain()

@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loomjobs import BadPayload, DeclarationError, InvalidOption, JobContext, call, enqueue_many, job
+from loomjobs.core.address import address
 from loomjobs.core.call import fifo_id
 from loomjobs.core.envelope import Envelope
 from loomjobs.core.key import EACH_ENQUEUE
-from loomjobs.core.outgoing import Origin, address
+from loomjobs.core.outgoing import Origin
 from loomjobs.core.registry import isolated
 from loomjobs.local.queue import _ALLOWED
 from loomjobs.runtime.sending import bound

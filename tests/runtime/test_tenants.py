@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from loomjobs import InvalidOption, JobContext, Permanent, Queue, Workload, call, enqueue, enqueue_many, job
+from loomjobs.core.address import address
 from loomjobs.core.call import fifo_id
 from loomjobs.core.catalogue import Catalogue
 from loomjobs.core.job import Job
 from loomjobs.core.outbox import of_item, row_of, to_item
-from loomjobs.core.outgoing import Origin, address, is_far, lane
+from loomjobs.core.outgoing import Origin, is_far, lane
 from loomjobs.core.registry import isolated
 from loomjobs.local.backend import Backend
 from loomjobs.runtime.sending import bound

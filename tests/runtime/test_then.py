@@ -200,11 +200,7 @@ def test_the_wire_form_is_read_as_it_was_written() -> None:
     origin = Origin(trace="00-" + "a" * 32 + "-" + "b" * 16 + "-01", tenant="t", correlation="c", hops=2)
     for more in options:
         for one in (world.one("é<aws.scheduler.x>", **more), call(world.last, Work("\x00\ufffe"), **more)):
-            made = follow_of(
-                one,
-                id="i",
-                origin=Origin(trace="00-" + "a" * 32 + "-" + "b" * 16 + "-01", tenant="t", correlation="c", hops=2),
-            )
+            made = follow_of(one, id="i", origin=origin)
             again = Follow.parse(made.text())
             assert again.row(at) == made.row(at)
 

@@ -10,13 +10,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import count, product
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loomjobs import EACH_ENQUEUE, JobContext, Queue, call, job
+from loomjobs import EACH_ENQUEUE, Encrypted, JobContext, Queue, call, job
 from loomjobs.core.call import Call, Enqueued
 from loomjobs.core.catalogue import Catalogue
 from loomjobs.core.errors import InvalidOption, NotSent, UnknownOutcome
@@ -455,3 +455,32 @@ def test_a_full_queue_leaves_no_reservation_behind() -> None:
     assert enqueue(world, unique_for=HOUR).outcome == "accepted"
     assert enqueue(world, unique_for=HOUR).outcome == "duplicate"
     assert world.backend.clock.now == before
+
+
+@dataclass(frozen=True)
+class Payment:
+    name: str
+    iban: Annotated[str, Encrypted()]
+
+
+def test_a_job_with_encrypted_fields_is_reserved_runs_and_may_be_followed_by_another() -> None:
+    ran: list[str] = []
+    with isolated():
+
+        @job("test.book", queue=STANDARD, key="name")
+        def book(payment: Payment, ctx: JobContext) -> None:
+            ran.append(f"book {payment.iban}")
+
+        @job("test.pay", queue=STANDARD, key="name", sends=[book])
+        def pay(payment: Payment, ctx: JobContext) -> None:
+            ran.append(f"pay {payment.iban}")
+
+    backend = Backend(Catalogue((pay, book)))
+    payment = Payment("a", "DE89370400440532013000")
+    one = call(pay, payment, unique_for=HOUR, then=call(book, payment))
+    assert backend.producer.enqueue(one).outcome == "accepted"
+    assert backend.producer.enqueue(one).outcome == "duplicate"
+    assert all("DE89" not in message.body for message in backend.queues["standard"].messages)
+    while backend.step() or backend.advance_to_next():
+        pass
+    assert ran == ["pay DE89370400440532013000", "book DE89370400440532013000"]

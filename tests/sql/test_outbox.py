@@ -17,9 +17,11 @@ from loomjobs.core.envelope import Envelope
 from loomjobs.core.errors import ConfigurationError
 from loomjobs.core.outbox import Row
 from loomjobs.core.outgoing import Sendable, Sent
+from loomjobs.local.cipher import MemoryCipher
 from loomjobs.runtime.caller import XRAY, correlation
 from loomjobs.sql import SqlOutbox, SqlRelay
 from tests.core.catalogue_fixture import LEDGER, Statement, declare
+from tests.core.test_sealed import PAY, PAYMENT
 
 WRITE = declare("billing.write")
 POST = declare("ledger.post", LEDGER)
@@ -283,3 +285,14 @@ def wait_for(condition: Callable[[], bool], seconds: float = 20) -> None:
     while not condition():
         assert time.monotonic() < limit
         time.sleep(0.02)
+
+
+def test_encrypted_fields_are_encrypted_in_the_row(connection: Any) -> None:
+    with pytest.raises(ConfigurationError, match="no cipher="):
+        OUTBOX.add(connection, call(PAY, PAYMENT))
+    connection.rollback()
+    OUTBOX.create(connection)
+    SqlOutbox(cipher=MemoryCipher()).add(connection, call(PAY, PAYMENT))
+    ((body,),) = connection.execute("SELECT body FROM loomjobs_outbox").fetchall()
+    assert "DE0212" not in body
+    assert Envelope.parse(body).sealed

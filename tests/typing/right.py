@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from typing import Any, Literal, assert_type
+from typing import Annotated, Any, Literal, assert_type
 
 from loomjobs import (
     EACH_ENQUEUE,
@@ -15,6 +15,7 @@ from loomjobs import (
     Call,
     Cancelled,
     Defer,
+    Encrypted,
     Enqueued,
     JobContext,
     MissedRuns,
@@ -28,6 +29,7 @@ from loomjobs import (
     Resource,
     Retry,
     Secret,
+    Sensitive,
     Service,
     Setting,
     Tick,
@@ -42,6 +44,7 @@ from loomjobs import (
     enqueue_many,
     every,
     job,
+    masked,
     rerun,
     schedule,
     status,
@@ -77,6 +80,13 @@ class Close:
     @classmethod
     def of(cls, tick: Tick) -> Close:
         return cls(tick.at.date())
+
+
+@dataclass(frozen=True)
+class Payment:
+    id: str
+    iban: Annotated[str, Encrypted()]
+    born: Annotated[date | None, Sensitive()] = None
 
 
 @job(
@@ -132,6 +142,13 @@ def one_to_two(old: dict[str, Any]) -> dict[str, Any]:
     upcasters={1: one_to_two, 2: lambda old: old},
 )
 def evolved(s: Statement, ctx: JobContext) -> None: ...
+
+
+@job("billing.pay", queue=billing, key="id")
+def pay(p: Payment, ctx: JobContext) -> None:
+    assert_type(p.iban, str)
+    assert_type(p.born, date | None)
+    assert_type(masked(p), object)
 
 
 tombstone("billing.gone", queue=billing, why="replaced by billing.post in 2026-10")

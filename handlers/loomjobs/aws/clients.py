@@ -45,6 +45,13 @@ def own_session() -> boto3.session.Session:
     return boto3.session.Session()
 
 
+def kms_session() -> boto3.session.Session:
+    """A session for code that makes its KMS client by itself, with our settings as its default."""
+    session = boto3.session.Session()
+    session._session.set_default_client_config(_CONFIG)
+    return session
+
+
 @cache
 def _client(name: Any) -> Any:
     return make(name, own_session())

@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from functools import cache
 
 from loomjobs.aws import clients
+from loomjobs.aws.cipher import KmsCipher
 from loomjobs.aws.depths import SqsDepths
 from loomjobs.aws.later import AnytimeSender
 from loomjobs.aws.one_off import OneOffSchedules
@@ -22,6 +23,7 @@ from loomjobs.aws.places import Places
 from loomjobs.aws.store import DynamoStore
 from loomjobs.core import names
 from loomjobs.core.outgoing import Outgoing
+from loomjobs.core.sealed import Cipher
 from loomjobs.runtime.caller import caller
 from loomjobs.runtime.ports import Depths, Journal, Sender, Silent, Store
 from loomjobs.runtime.producer import SENDERS, Producer
@@ -72,7 +74,14 @@ def make_producer(environment: Mapping[str, str], journal: Journal) -> Producer:
     store = cache(lambda: DynamoStore(places.table(), client=clients.dynamodb()))
     depths = SqsDepths(clients.sqs(), places.queue, cloudwatch=clients.cloudwatch, clock=utc_now)
     is_scheduler = environment.get(names.QUEUE) == names.TICKS
-    return producer_over(make_sender(places), journal, store=store, depths=None if is_scheduler else depths)
+    return producer_over(
+        make_sender(places), journal, store=store, depths=None if is_scheduler else depths, cipher=KmsCipher(places.key)
+    )
+
+
+def process_cipher() -> KmsCipher:
+    """What encrypts for this process, with the key of its environment."""
+    return KmsCipher(process_places().key)
 
 
 def producer_over(
@@ -82,6 +91,7 @@ def producer_over(
     store: Callable[[], Store],
     senders: int = SENDERS,
     depths: Depths | None = None,
+    cipher: Cipher | None = None,
 ) -> Producer:
     return Producer(
         sender,
@@ -94,6 +104,7 @@ def producer_over(
         store=store,
         depths=depths,
         caller=caller,
+        cipher=cipher,
     )
 
 

@@ -51,6 +51,12 @@ class Places:
         """The name of the execution table."""
         return self._find(names.TABLE, lambda app, env: names.parameter(app, env, "foundation", "executions", "name"))
 
+    def key(self) -> str:
+        """The ARN of the KMS key of encrypted fields."""
+        if names.QUEUE in self._environment and not self._environment.get(names.KEY):
+            raise ConfigurationError("this worker was not given the key of encrypted fields: deploy it again")
+        return self._find(names.KEY, lambda app, env: names.parameter(app, env, "foundation", "key", "arn"))
+
     def outbox(self) -> str:
         """The name of the outbox table."""
         return self._find(names.OUTBOX, lambda app, env: names.parameter(app, env, "outbox", "table", "name"))

@@ -14,9 +14,10 @@ from datetime import datetime, timedelta
 from functools import cache, partial
 
 from loomjobs.aws import clients
+from loomjobs.aws.cipher import KmsCipher
 from loomjobs.aws.connect import make_producer, utc_now
 from loomjobs.aws.journal import PowertoolsJournal
-from loomjobs.aws.places import given
+from loomjobs.aws.places import Places, given
 from loomjobs.aws.processor import DecidingProcessor
 from loomjobs.aws.pulse import beat_beside
 from loomjobs.aws.queues import SqsDeadLetters, SqsMessages
@@ -110,6 +111,7 @@ def worker_process(environment: Mapping[str, str], catalogue: Catalogue | None =
         valve=_valve(environment, declared),
         pace=float(environment.get(names.PACE, "1")),
         release=environment.get(names.RELEASE, ""),
+        cipher=KmsCipher(Places(environment).key),
     )
     return WorkerProcess(DecidingProcessor(worker, queue=queue, longest=declared.job_timeout), journal)
 

@@ -9,6 +9,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from loomjobs.aws import clients
+from loomjobs.aws.cipher import KmsCipher
 from loomjobs.aws.connect import EnqueueLog, producer_over, utc_now
 from loomjobs.aws.depths import SqsDepths
 from loomjobs.aws.later import AnytimeSender
@@ -38,7 +39,8 @@ class Producer:
     `env` and `app` find queues through SSM, as `LOOMJOBS_ENV` and `LOOMJOBS_APP` do, which are used where they are left
     out; `queues` gives URLs by queue name instead, and needs neither. `session` is a boto3 session: another account,
     region or role. `senders`, 1 to 64, is how many requests are under way at a time. Nothing is asked of AWS before
-    the first send. Raises InvalidOption.
+    the first send. `key` is the ARN of the KMS key of encrypted fields; left out, it is found as queues are. Raises
+    InvalidOption.
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class Producer:
         queues: Mapping[str, str] | None = None,
         session: boto3.session.Session | None = None,
         senders: int = runtime.SENDERS,
+        key: str | None = None,
     ) -> None:
         if not 1 <= senders <= MOST_SENDERS:
             raise InvalidOption(f"Producer: senders={senders} is not a number from 1 to {MOST_SENDERS}")
@@ -56,6 +59,7 @@ class Producer:
         self._given = {key: value for key, value in ((names.ENV, env), (names.APP, app)) if value is not None}
         self._session = session
         self._senders = senders
+        self._key = key
         self._made: tuple[int, runtime.Producer] | None = None
 
     def enqueue(self, job: Job[P, Any], payload: P, /, **options: Unpack[CallOptions]) -> Enqueued:
@@ -108,7 +112,8 @@ class Producer:
         store = cache(lambda: DynamoStore(places.table(), client=clients.make("dynamodb", session)))
         cloudwatch = cache(lambda: clients.make("cloudwatch", session))
         depths = SqsDepths(sqs, places.queue, cloudwatch=cloudwatch, clock=utc_now)
-        return producer_over(sender, EnqueueLog(), store=store, senders=self._senders, depths=depths)
+        cipher = KmsCipher(lambda: self._key or places.key(), session=self._session)
+        return producer_over(sender, EnqueueLog(), store=store, senders=self._senders, depths=depths, cipher=cipher)
 
     def _variables(self) -> Mapping[str, str]:
         urls = {names.queue_url_key(name): url for name, url in self._queues.items()}

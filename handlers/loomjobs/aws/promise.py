@@ -6,7 +6,7 @@ import secrets
 from datetime import UTC, datetime
 from typing import Any, TypeVar, Unpack, overload
 
-from loomjobs.aws.connect import process_places
+from loomjobs.aws.connect import process_cipher, process_places
 from loomjobs.aws.transaction import put
 from loomjobs.core.address import address
 from loomjobs.core.call import Call, CallOptions, call
@@ -31,5 +31,5 @@ def outbox_item(first: Job[Any, Any] | Call, payload: Any = None, /, **options: 
     """
     one = first if isinstance(first, Call) else call(first, payload, **options)
     now = datetime.now(UTC)
-    row = row_of(address(one, id=secrets.token_hex(16), now=now, origin=caller()), now=now)
+    row = row_of(address(one, id=secrets.token_hex(16), now=now, origin=caller(), cipher=process_cipher()), now=now)
     return put(row, process_places().outbox())

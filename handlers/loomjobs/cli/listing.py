@@ -16,6 +16,7 @@ from loomjobs.core.job import Job
 from loomjobs.core.payload_type import field_names
 from loomjobs.core.plan import function_timeout, resolve_sends, visibility
 from loomjobs.core.schedule import Schedule
+from loomjobs.core.sensitive import marked_fields
 
 
 def add(commands: Any) -> None:
@@ -106,7 +107,9 @@ def _facts(job: Job[Any, Any], known: Catalogue) -> Iterator[tuple[str, str]]:
 
 def _fields(job: Job[Any, Any]) -> list[str]:
     hints = getattr(job.payload_type, "__annotations__", {})
-    return [f"{name}: {_type(hints.get(name, '?'))}" for name in field_names(job.payload_type)]
+    marked = marked_fields(job.payload_type)
+    fields = ((name, _type(hints.get(name, "?"))) for name in field_names(job.payload_type))
+    return [f"{name}: {shown}{' (sensitive)' if name in marked else ''}" for name, shown in fields]
 
 
 def _type(hint: object) -> str:

@@ -18,6 +18,7 @@ from loomjobs.core.delivery import Attribute, Delivery
 from loomjobs.core.job import Job
 from loomjobs.core.letter import make_letter
 from loomjobs.core.outgoing import Origin
+from loomjobs.local.cipher import MemoryCipher
 
 AT = datetime(2026, 1, 1, 2, 0, tzinfo=UTC)
 _MILLIS = str(int(AT.timestamp() * 1000))
@@ -49,7 +50,7 @@ def _payload(job: Job[Any, Any]) -> Any:
 
 
 def _body(declared: Job[Any, Any], /, **members: Any) -> str:
-    message = address(call(declared, _payload(declared)), id="0" * 32, now=AT, origin=Origin())
+    message = address(call(declared, _payload(declared)), id="0" * 32, now=AT, origin=Origin(), cipher=MemoryCipher())
     return json.dumps(json.loads(message.body) | members) if members else message.body
 
 

@@ -12,13 +12,15 @@ from loomjobs.core.envelope import render
 from loomjobs.core.errors import PayloadTooLarge
 from loomjobs.core.follow import after
 from loomjobs.core.outgoing import Origin, Outgoing, is_far
+from loomjobs.core.sealed import Cipher, seal
 from loomjobs.core.timing import expiry, wait
 
 
-def address(call: Call, *, id: str, now: datetime, origin: Origin) -> Outgoing:
+def address(call: Call, *, id: str, now: datetime, origin: Origin, cipher: Cipher | None = None) -> Outgoing:
     """The message of a call. Raises PayloadTooLarge, saying by how much; InvalidOption for a deadline in the past.
 
     It expires when its call says, and no later than the run that sends it, unless it is due only after that.
+    `cipher` is needed for encrypted fields: ConfigurationError without one, CipherUnavailable.
     """
     id = call.id or id
     key = call.key if call.key is not None else id
@@ -26,10 +28,12 @@ def address(call: Call, *, id: str, now: datetime, origin: Origin) -> Outgoing:
     delay = wait(call, now)
     due = now + timedelta(seconds=delay)
     inherited = origin.expires if origin.expires is not None and (not delay or due < origin.expires) else None
-    then = after(call, key=key, origin=replace(origin, tenant=tenant))
+    sealed = seal(call.job, call.encoded, id=id, cipher=cipher)
+    then = after(call, key=key, origin=replace(origin, tenant=tenant), cipher=cipher)
     body = render(
         job=call.job.name,
-        payload_json=call.encoded,
+        payload_json=sealed.payload,
+        sealed=sealed.ciphertext,
         id=id,
         key=key,
         payload_version=call.job.options.version,
@@ -49,8 +53,9 @@ def address(call: Call, *, id: str, now: datetime, origin: Origin) -> Outgoing:
         id=id,
         key=key,
         body=body,
+        payload=sealed.payload,
         group=call.group if call.job.queue.fifo else tenant and fifo_id(tenant),
-        dedup=_dedup(call, key, id) if call.job.queue.fifo else None,
+        dedup=_dedup(call, key, id, sealed.payload) if call.job.queue.fifo else None,
         delay=delay,
         tenant=tenant,
         trace=origin.trace,
@@ -66,10 +71,10 @@ def _sooner(one: datetime | None, other: datetime | None) -> datetime | None:
     return min((each for each in (one, other) if each is not None), default=None)
 
 
-def _dedup(call: Call, key: str, id: str) -> str:
+def _dedup(call: Call, key: str, id: str, payload: bytes) -> str:
     """Equal for the same job, key and payload: SQS drops a repeat within five minutes; another payload gets through,
     so that the worker can report the conflict. Where the record decides what is a repeat, SQS must not."""
-    digest = hashlib.sha256(call.encoded).hexdigest()[:32]
+    digest = hashlib.sha256(payload).hexdigest()[:32]
     if call.unique_for is not None:
         digest += f"#{id}"
     return fifo_id(hashlib.sha256(f"{call.job.name}#{key}#{digest}".encode("utf-8", "surrogatepass")).hexdigest())

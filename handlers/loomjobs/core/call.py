@@ -14,6 +14,7 @@ from loomjobs.core.job import Job
 from loomjobs.core.key import EACH_ENQUEUE, derive
 from loomjobs.core.label import checked_label
 from loomjobs.core.payload import encode
+from loomjobs.core.privacy import unsecret
 from loomjobs.core.timing import checked_at, checked_delay, checked_expires
 
 P = TypeVar("P")
@@ -161,8 +162,11 @@ def call(
 
 def _key(job: Job[Any, Any], payload: Any, given: str | None) -> str | None:
     if given is not None:
-        return checked_label(job.name, "key", given)
-    return None if job.options.key is EACH_ENQUEUE else derive(job.options.key, payload)
+        return unsecret(checked_label(job.name, "key", given), job, payload, "key")
+    if job.options.key is EACH_ENQUEUE:
+        return None
+    key = derive(job.options.key, payload)
+    return unsecret(key, job, payload, "key") if callable(job.options.key) else key
 
 
 def _window(job: Job[Any, Any], key: str | None, window: timedelta | None) -> timedelta | None:
@@ -195,7 +199,7 @@ def _group(job: Job[Any, Any], payload: Any, given: str | None) -> str | None:
         return None
     assert job.options.group is not None
     if given is not None:
-        return fifo_id(checked_label(job.name, "group", given))
+        return fifo_id(unsecret(checked_label(job.name, "group", given), job, payload, "group"))
     value = str(getattr(payload, job.options.group))
     if not value:
         raise InvalidOption(f"{job.name}: its group ({job.options.group}) is empty; FIFO queues need one")

@@ -14,6 +14,7 @@ from loomjobs.core.job import Job
 from loomjobs.core.job_name import check_job_name
 from loomjobs.core.key import check_key
 from loomjobs.core.payload_type import check_type, field_names
+from loomjobs.core.privacy import sensitive_problems
 from loomjobs.core.problem import Problem, nearest
 from loomjobs.core.uses import Rate, Resource, Use
 
@@ -110,10 +111,13 @@ def _of_payload(job: Job[Any, Any], *, later: bool) -> Iterator[Problem]:
         return
     except (KeyError, StopIteration):
         return  # no annotated payload: a finding of _of_function
-    yield from (Problem(job.where, what, "") for what in check_type(payload_type))
+    unfit = check_type(payload_type)
+    yield from (Problem(job.where, what, "") for what in unfit)
     yield from (Problem(job.where, what, "") for what in check_key(job.options.key, payload_type))
     yield from _of_group(job, payload_type)
     yield from _of_brakes(job, payload_type)
+    if not unfit:  # else its marks may not be readable
+        yield from sensitive_problems(job)
 
 
 def _of_group(job: Job[Any, Any], payload_type: Any) -> Iterator[Problem]:

@@ -44,6 +44,9 @@ https://docs.aws.amazon.com/lambda/latest/dg/invocation-recursion.html"""
 NEWER_VERSION_GRACE: Final = 3_600
 """How long a message of a newer version waits for a rolling deploy before it is dead-lettered."""
 
+CIPHER_RECEIVES: Final = 60
+"""How often a message whose fields cannot be decrypted is received, a minute apart, before it is dead-lettered."""
+
 ALARM_PERIOD: Final = 60
 
 RELAY_TIMEOUT: Final = 60

@@ -27,7 +27,7 @@ class Delivery:
     """`sent_at` and `received_at` are UTC; `receives` is SQS's approximate receive count, which is not an attempt."""
 
     message_id: str
-    body: str
+    body: str = field(repr=False)
     receipt: str
     queue: str
     sent_at: datetime

@@ -1,8 +1,8 @@
-"""The envelope: a message body, version 1. Its JSON Schema is `loomjobs schema`."""
+"""The envelope: a message body, version 1, or 2 where it has encrypted fields. Its JSON Schema is `loomjobs schema`."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,6 +14,8 @@ from loomjobs.core.later import literal
 from loomjobs.core.payload import parse
 
 VERSION = 1
+SEALED_VERSION = 2
+"""Of envelopes with `sealed`: a worker that does not know it must not take the masks in the payload for values."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +23,7 @@ class Envelope:
     """`payload` holds plain JSON values. A foreign producer may give `job` and `payload` alone."""
 
     job: str
-    payload: object
+    payload: object = field(repr=False)
     v: int = VERSION
     id: str | None = None
     key: str | None = None
@@ -37,6 +39,7 @@ class Envelope:
     redrives: int = 0
     batch: str | None = None
     then: dict[str, Any] | None = None
+    sealed: str | None = None
 
     @classmethod
     def parse(cls, body: str) -> Envelope:
@@ -74,11 +77,12 @@ def render(
     batch: str | None = None,
     then: dict[str, Any] | None = None,
     tenant: str | None = None,
+    sealed: str | None = None,
 ) -> str:
     """A body of characters that SQS takes: JSON escapes control characters, and U+FFFE and U+FFFF are escaped here, as
     is what EventBridge Scheduler would replace."""
     members: dict[str, Any] = {
-        "v": VERSION,
+        "v": VERSION if sealed is None else SEALED_VERSION,
         "job": job,
         "id": id,
         "key": key,
@@ -94,6 +98,7 @@ def render(
         "tenant": tenant,
         "trace": trace,
         "correlation": correlation,
+        "sealed": sealed,
     }
     counts = {"hops": hops, "redrives": redrives}
     members |= moments | {name: value for name, value in (optional | counts).items() if value}
@@ -121,7 +126,7 @@ _VERSION = {"type": "integer", "minimum": 1, "maximum": _MOST}
 _MOMENT = {"type": "string", "format": "date-time"}
 
 _MEMBERS: dict[str, tuple[dict[str, Any], str]] = {
-    "v": (_VERSION, "Version of the envelope; 1 when left out."),
+    "v": (_VERSION, "Version of the envelope; 1 when left out, 2 with `sealed`."),
     "job": (
         {"type": "string", "pattern": r"^[a-z][a-z0-9-]*(\.[a-z][a-z0-9-]*)+$", "maxLength": 100},
         "Name of the job, as declared.",
@@ -147,6 +152,7 @@ _MEMBERS: dict[str, tuple[dict[str, Any], str]] = {
     "redrives": (_COUNT, "How often it came back from the dead-letter queue."),
     "batch": (_TEXT, "The batch it belongs to, and its place there."),
     "then": ({"type": "object"}, "What is sent when it has succeeded; our own producers' affair."),
+    "sealed": (_TEXT, "Ciphertext of the payload's encrypted fields, in whose places ***** stands."),
 }
 
 

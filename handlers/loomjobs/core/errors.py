@@ -4,6 +4,7 @@ LoomjobsError
 ├── DeclarationError      a job, queue or schedule is declared wrongly (at import, check or synth)
 │   └── NotAvailableYet   the option is part of the API, this release does not implement it
 ├── ConfigurationError    the process does not know where something is (queue, table, environment)
+├── CipherUnavailable     encrypted fields could not be encrypted or decrypted now
 ├── BadMessage            a message cannot become a job: never retried
 │   ├── BadEnvelope
 │   ├── BadPayload
@@ -54,6 +55,10 @@ class NotAvailableYet(DeclarationError):
 
 class ConfigurationError(LoomjobsError):
     """This process was not told where something is; the text says which setting to give."""
+
+
+class CipherUnavailable(LoomjobsError):
+    """KMS did not answer, throttled, or refused access to the key. Nothing was sent, and nothing ran."""
 
 
 class BadMessage(LoomjobsError):

@@ -4,21 +4,38 @@ from __future__ import annotations
 
 import hashlib
 import traceback
+from collections.abc import Iterable
+from dataclasses import replace
 from types import TracebackType
 
 from loomjobs.core.decision import Failure
+from loomjobs.core.redact import SCRUBBED_CHARACTERS, redact, scrub
+from loomjobs.core.sensitive import Leaf
 
 MESSAGE_CHARACTERS = 1_000
 STACK_CHARACTERS = 4_000
 
 
-def failure_of(error: BaseException) -> Failure:
-    """The failure with its fingerprint: equal for the same class raised from the same place, whatever the values."""
+def failure_of(error: BaseException, *, secrets: Iterable[Leaf] = ()) -> Failure:
+    """The failure with its fingerprint: equal for the same class raised from the same place, whatever the values.
+
+    `secrets` are scrubbed from its texts, those of its causes and notes too, before anything is cut.
+    """
+    secrets = list(secrets)
     kind = _kind(error)
     place = _place(error.__traceback__)
     fingerprint = hashlib.sha256(f"{kind}@{place}".encode()).hexdigest()[:12]
-    stack = "".join(traceback.format_exception(error))[-STACK_CHARACTERS:]
-    return Failure(kind, _text(error)[:MESSAGE_CHARACTERS], fingerprint, stack)
+    stack = scrub("".join(traceback.format_exception(error)), secrets)[-STACK_CHARACTERS:]
+    return Failure(kind, scrub(_text(error)[:SCRUBBED_CHARACTERS], secrets)[:MESSAGE_CHARACTERS], fingerprint, stack)
+
+
+def redacted(failure: Failure, payload: object, *, key: str = "") -> Failure:
+    """The failure without the payload's texts and what looks like a credential (see `redact`)."""
+    return replace(
+        failure,
+        message=redact(failure.message, payload, key=key),
+        stack=redact(failure.stack, payload, key=key),
+    )
 
 
 def _kind(error: BaseException) -> str:

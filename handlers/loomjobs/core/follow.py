@@ -20,6 +20,7 @@ from loomjobs.core.errors import BadEnvelope, InvalidOption, PayloadTooLarge
 from loomjobs.core.later import literal
 from loomjobs.core.outbox import Row
 from loomjobs.core.outgoing import Origin, is_far
+from loomjobs.core.sealed import Cipher, seal
 
 _ENVELOPE = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
@@ -100,8 +101,8 @@ class _Wire(msgspec.Struct, kw_only=True):
     until: datetime | None = None
 
 
-def follow_of(call: Call, *, id: str, origin: Origin) -> Follow:
-    """Raises InvalidOption for what a follower cannot have, PayloadTooLarge."""
+def follow_of(call: Call, *, id: str, origin: Origin, cipher: Cipher | None = None) -> Follow:
+    """Raises InvalidOption for what a follower cannot have, PayloadTooLarge; for encrypted fields as `seal`."""
     if call.unique_for is not None or call.track:
         why = "leave unique_for= and track= out; its key suppresses a second effect"
         raise InvalidOption(f"{call.job.name}: what follows other work is sent without a look at its record: {why}")
@@ -110,11 +111,13 @@ def follow_of(call: Call, *, id: str, origin: Origin) -> Follow:
         raise InvalidOption(f"{call.job.name}: {why}")
     key = call.key if call.key is not None else id
     tenant = call.tenant if call.tenant is not None else origin.tenant
-    then = after(call, key=key, origin=replace(origin, tenant=tenant))
+    sealed = seal(call.job, call.encoded, id=id, cipher=cipher)
+    then = after(call, key=key, origin=replace(origin, tenant=tenant), cipher=cipher)
     fifo = call.job.queue.fifo
     envelope = render(
         job=call.job.name,
-        payload_json=call.encoded,
+        payload_json=sealed.payload,
+        sealed=sealed.ciphertext,
         id=id,
         key=key,
         payload_version=call.job.options.version,
@@ -145,11 +148,12 @@ def follow_of(call: Call, *, id: str, origin: Origin) -> Follow:
     return made
 
 
-def after(one: Call, *, key: str, origin: Origin) -> Follow | None:
+def after(one: Call, *, key: str, origin: Origin, cipher: Cipher | None = None) -> Follow | None:
     """What follows a call that has this key, and inherits from `origin`. Raises as `follow_of`."""
     if one.then is None:
         return None
-    return follow_of(one.then, id=following_id(f"{one.job.name}#{key}", one.then), origin=origin.deeper())
+    id = following_id(f"{one.job.name}#{key}", one.then)
+    return follow_of(one.then, id=id, origin=origin.deeper(), cipher=cipher)
 
 
 def following_id(first: str, then: Call) -> str:

@@ -65,7 +65,7 @@ class Job(Generic[P, R_co]):
         self.options = options
         self.source = _source(function)
         self._locals = local_names
-        self._hints: dict[str, Any] | None = None
+        self._hints: tuple[dict[str, Any], dict[str, Any]] | None = None
         self.__doc__ = function.__doc__
         self.__module__ = function.__module__
         self.__name__ = getattr(function, "__name__", name)
@@ -118,17 +118,22 @@ class Job(Generic[P, R_co]):
         text = self.__doc__ or getattr(sys.modules.get(self.__module__), "__doc__", None) or ""
         return text.strip().partition("\n")[0]
 
-    def hints(self) -> dict[str, Any]:
-        """The resolved annotations; looked up again until every name exists, since a module may not be complete yet."""
+    def hints(self, *, marked: bool = False) -> dict[str, Any]:
+        """The resolved annotations; looked up again until every name exists, since a module may not be complete yet.
+        `marked` ones keep their `Annotated`."""
         if self._hints is None:
-            self._hints = _resolve(self, self._locals or {})
+            local_names = self._locals or {}
+            self._hints = _resolve(self, local_names), _resolve(self, local_names, include_extras=True)
             self._locals = None
-        return self._hints
+        return self._hints[marked]
 
 
-def _resolve(declared: Job[Any, Any], local_names: Mapping[str, Any]) -> dict[str, Any]:
+def _resolve(
+    declared: Job[Any, Any], local_names: Mapping[str, Any], *, include_extras: bool = False
+) -> dict[str, Any]:
+    names = {**local_names, "JobContext": JobContext}
     try:
-        return get_type_hints(declared.function, localns={**local_names, "JobContext": JobContext})
+        return get_type_hints(declared.function, localns=names, include_extras=include_extras)
     except (NameError, AttributeError, TypeError) as error:
         cure = "Import the type at module level (not under TYPE_CHECKING), or define it above the job."
         what = f"its annotations do not resolve: {error}"

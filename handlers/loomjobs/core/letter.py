@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from loomjobs.core import limits
@@ -26,7 +26,7 @@ _ILLEGAL: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010f
 class Letter:
     """What is sent to the dead-letter queue. `dedup` and `group` are for FIFO queues."""
 
-    body: str
+    body: str = field(repr=False)
     group: str | None
     dedup: str | None
     attributes: dict[str, Attribute]

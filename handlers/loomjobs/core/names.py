@@ -37,6 +37,8 @@ RATES: Final = "LOOMJOBS_RATES"
 """The environment's own rates of services: JSON, `{"name": [count, seconds]}`."""
 PACE: Final = "LOOMJOBS_PACE"
 RELEASE: Final = "LOOMJOBS_RELEASE"
+KEY: Final = "LOOMJOBS_KEY"
+"""ARN of the environment's KMS key, where a job of this worker, or one that it sends to, has encrypted fields."""
 METRICS_NAMESPACE: Final = "POWERTOOLS_METRICS_NAMESPACE"
 """Powertools' own variable."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -36,7 +36,7 @@ class Row:
 
     id: str
     queue: str
-    body: str
+    body: str = field(repr=False)
     group: str | None
     dedup: str | None
     delay: int

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Generic, Literal, Protocol, TypeAlias, TypeVar
 
@@ -15,12 +15,16 @@ from loomjobs.core.call import Call
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outgoing:
-    """One message for one queue, due `delay` seconds after it is sent. `size` is what SQS counts, in bytes."""
+    """One message for one queue, due `delay` seconds after it is sent. `size` is what SQS counts, in bytes.
+
+    `payload` is the JSON that stands in the body, without encrypted fields.
+    """
 
     call: Call
     id: str
     key: str
-    body: str
+    body: str = field(repr=False)
+    payload: bytes = field(repr=False)
     group: str | None
     dedup: str | None
     delay: int

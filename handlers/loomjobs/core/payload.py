@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence, Set
 from datetime import datetime, time
 from decimal import Decimal
@@ -18,6 +19,8 @@ import msgspec
 
 from loomjobs.core.errors import BadPayload
 from loomjobs.core.payload_type import fields_of, is_pydantic
+from loomjobs.core.redact import scrub
+from loomjobs.core.sensitive import is_marked, leaves, visible
 
 T = TypeVar("T")
 
@@ -27,17 +30,24 @@ DEPTH = 64
 
 def encode(payload: object, type_: Any, /) -> bytes:
     """The payload as JSON, decoded again as a check: what a worker could not read is refused in the caller."""
-    _walk(payload, "$", 0)
     try:
-        encoded = _dump(payload, type_)
-        again = _dump(_convert(parse(encoded), type_), type_)
-    except BadPayload:
-        raise
-    except (TypeError, ValueError, RecursionError, AttributeError, msgspec.MsgspecError) as error:
-        raise BadPayload("$", f"it is not {_name(type_)}: {_short(error)}") from None
-    if again != encoded:
-        raise BadPayload("$", f"it is not {_name(type_)}: it reads back as something else ({type(payload).__name__})")
-    return encoded
+        return _encode(payload, type_)
+    except BadPayload as error:
+        if not is_marked(type_):
+            raise
+        refusal = _veiled(error, type_, _plain(payload))
+    raise refusal  # outside of the handler, so that no chained error tells more
+
+
+def decode(data: object, type_: type[T], /, *, strict: bool = False) -> T:
+    """Plain values as a payload. Unknown members are ignored (rolling deploys); `strict` refuses them at any depth."""
+    try:
+        return _decode(data, type_, strict)
+    except BadPayload as error:
+        if not is_marked(type_):
+            raise
+        refusal = _veiled(error, type_, data)
+    raise refusal
 
 
 def parse(text: str | bytes, /) -> object:
@@ -52,8 +62,32 @@ def parse(text: str | bytes, /) -> object:
     return data
 
 
-def decode(data: object, type_: type[T], /, *, strict: bool = False) -> T:
-    """Plain values as a payload. Unknown members are ignored (rolling deploys); `strict` refuses them at any depth."""
+def plain(payload: object, /) -> object:
+    """A payload as plain JSON values."""
+    return json.loads(_dump(payload, type(payload)))
+
+
+def digest(data: object, /) -> str:
+    """The hash that tells two payloads apart: 32 hex digits of SHA-256 over canonical JSON."""
+    text = json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def _encode(payload: object, type_: Any) -> bytes:
+    _walk(payload, "$", 0)
+    try:
+        encoded = _dump(payload, type_)
+        again = _dump(_convert(parse(encoded), type_), type_)
+    except BadPayload:
+        raise
+    except (TypeError, ValueError, RecursionError, AttributeError, msgspec.MsgspecError) as error:
+        raise BadPayload("$", f"it is not {_name(type_)}: {_short(error)}") from None
+    if again != encoded:
+        raise BadPayload("$", f"it is not {_name(type_)}: it reads back as something else ({type(payload).__name__})")
+    return encoded
+
+
+def _decode(data: object, type_: type[T], strict: bool) -> T:
     try:
         value = _convert(data, type_)
     except BadPayload:
@@ -69,10 +103,25 @@ def decode(data: object, type_: type[T], /, *, strict: bool = False) -> T:
     return result
 
 
-def digest(data: object, /) -> str:
-    """The hash that tells two payloads apart: 32 hex digits of SHA-256 over canonical JSON."""
-    text = json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:32]
+def _veiled(error: BadPayload, type_: Any, data: object) -> BadPayload:
+    """The refusal of a payload that has sensitive fields: no path into them, and no value in its text."""
+    path = visible(error.path, type_)
+    if _EXPECTED.fullmatch(error.what):
+        return BadPayload(path or error.path, error.what)
+    if path is not None or data is None:
+        return BadPayload(path or error.path, "refused; no more is told of what is marked as sensitive")
+    return BadPayload(error.path, scrub(error.what, leaves(data, type_, everything=True)))
+
+
+def _plain(payload: object) -> object:
+    try:
+        return plain(payload)
+    except Exception:  # noqa: BLE001 the payload is refused already, and this was to tell why
+        return None
+
+
+_EXPECTED = re.compile(r"Expected `[a-z| ]+`, got `[a-z]+`")
+"""What msgspec says of a wrong type: no value is in it."""
 
 
 def _dump(payload: Any, type_: Any) -> bytes:

@@ -16,6 +16,7 @@ from loomjobs.core.environment import Environment
 from loomjobs.core.job import Job
 from loomjobs.core.queue import Queue, Workload
 from loomjobs.core.schedule import Schedule
+from loomjobs.core.sealed import has_encrypted
 from loomjobs.core.uses import Access, Rate, Secret, Service, Setting
 
 
@@ -33,10 +34,11 @@ Value: TypeAlias = str | Parameter
 class Grant:
     """A right of one worker's role. `because` names the jobs that brought it.
 
-    `depth` and `age` are to read how full a queue is that the worker sends to: from SQS, and from CloudWatch.
+    - `depth` and `age`: to read how full a queue is that the worker sends to, from SQS and from CloudWatch.
+    - `key`: to encrypt or decrypt fields of the job `target`, and no other's.
     """
 
-    kind: Literal["send", "resource", "secret", "depth", "age"]
+    kind: Literal["send", "resource", "secret", "depth", "age", "key"]
     target: str
     verb: str
     because: tuple[str, ...]
@@ -128,6 +130,11 @@ class Plan:
     schedules: tuple[PlannedSchedule, ...]
     services: tuple[PlannedService, ...] = ()
     relay: PlannedRelay | None = None
+
+    @property
+    def has_key(self) -> bool:
+        """Some job has encrypted fields."""
+        return any(grant.kind == "key" for worker in self.workers for grant in worker.grants)
 
     def worker(self, queue: str) -> Worker:
         return next(worker for worker in self.workers if worker.queue == queue)
@@ -223,7 +230,13 @@ def _relay(catalogue: Catalogue, environment: Environment) -> PlannedRelay | Non
 def _worker(queue: Queue, catalogue: Catalogue, environment: Environment) -> Worker:
     jobs = catalogue.on(queue.name)
     sends = [(target.queue.name, job.name) for job in jobs for target in resolve_sends(job, catalogue)]
-    grants = [*_send_grants(sends), *_reading_grants(jobs, catalogue), *_use_grants(jobs)]
+    sealed = [(target, job.name) for job in jobs for target in resolve_sends(job, catalogue)]
+    grants = [
+        *_key_grants(jobs, sealed),
+        *_send_grants(sends),
+        *_reading_grants(jobs, catalogue),
+        *_use_grants(jobs),
+    ]
     graves = [grave.module for grave in catalogue.tombstones if grave.queue.name == queue.name]
     return _render(queue, jobs, grants, environment, handler="worker.handler", graves=graves)
 
@@ -231,7 +244,9 @@ def _worker(queue: Queue, catalogue: Catalogue, environment: Environment) -> Wor
 def _scheduler(catalogue: Catalogue, environment: Environment) -> Worker:
     scheduled = tuple(dict.fromkeys(schedule.job for schedule in catalogue.schedules))
     sends = [(schedule.job.queue.name, f"schedule {schedule.name}") for schedule in catalogue.schedules]
-    return _render(TICKS, scheduled, _send_grants(sends), environment, handler="scheduler.handler")
+    sealed = [(schedule.job, f"schedule {schedule.name}") for schedule in catalogue.schedules]
+    grants = [*_key_grants((), sealed), *_send_grants(sends)]
+    return _render(TICKS, scheduled, grants, environment, handler="scheduler.handler")
 
 
 def _render(
@@ -313,6 +328,8 @@ def _variables(
             variables[names.queue_url_key(grant.target)] = parameter("queues", grant.target, "url")
         elif grant.kind == "secret":
             variables[names.secret_key(grant.target)] = parameter("resources", grant.target, "address")
+        elif grant.kind == "key":
+            variables[names.KEY] = parameter("foundation", "key", "arn")
         elif grant.kind == "resource":
             variables[names.address_key(grant.target)] = parameter("resources", grant.target, "address")
     used = {use.name for job in jobs for use in job.options.uses if isinstance(use, Service)}
@@ -351,6 +368,18 @@ def _reading_grants(jobs: Iterable[Job[Any, Any]], catalogue: Catalogue) -> list
     asking = [(queue.admit, queue.name, job) for queue, job in sends if queue.admit is not None]
     depths = [("depth", queue, "read", job) for _, queue, job in asking]
     return _grouped([*depths, *(("age", queue, "read", job) for admit, queue, job in asking if admit.age)])
+
+
+def _key_grants(jobs: Iterable[Job[Any, Any]], sends: Iterable[tuple[Job[Any, Any], str]]) -> list[Grant]:
+    """A ciphertext is bound to the name that its job had when it was sent, so aliases count."""
+    opened = [
+        ("key", name, "decrypt", job.name)
+        for job in jobs
+        if has_encrypted(job.payload_type)
+        for name in (job.name, *job.options.aliases)
+    ]
+    sealed = [("key", target.name, "encrypt", by) for target, by in sends if has_encrypted(target.payload_type)]
+    return _grouped([*opened, *sealed])
 
 
 def _use_grants(jobs: Iterable[Job[Any, Any]]) -> list[Grant]:

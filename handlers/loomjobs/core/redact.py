@@ -1,11 +1,13 @@
-"""Redaction of error texts before they travel: secrets by their shape, and the payload's own values."""
+"""Redaction of error texts before they travel: secrets by their shape, the payload's own values, sensitive fields."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import date, datetime
 from typing import Any, Final
+from urllib.parse import quote, quote_plus
 
 TEXT_CHARACTERS: Final = 4_000
 """Longest text that is looked at; more is cut off."""
@@ -13,8 +15,13 @@ VALUES: Final = 200_000
 """Most values of a payload that are looked at, above what one message can hold; beyond it the text is left out."""
 SHORTEST: Final = 6
 """Characters from which a payload's text is masked: shorter ones are words of any message."""
+SHORTEST_ALONE: Final = 3
+"""Characters from which a sensitive value is masked where it stands alone, not as part of a longer word or number."""
+SCRUBBED_CHARACTERS: Final = 40_000
+"""Longest text that is looked at for sensitive values: the end of a longer one."""
 
 _MASK: Final = "<redacted>"
+_LEFT_OUT: Final = "(left out: it could not be redacted)"
 _NAME: Final = re.compile("[A-Za-z_][A-Za-z0-9_-]{0,39}")
 
 
@@ -28,7 +35,69 @@ def redact(text: str, payload: object = None, *, key: str = "") -> str:
         text = text[:TEXT_CHARACTERS]
         return _shapes(_values(text, payload, key))
     except Exception:  # noqa: BLE001 a report without its text is better than one that leaks, or none
-        return "(left out: it could not be redacted)"
+        return _LEFT_OUT
+
+
+def scrub(text: str, secrets: Iterable[tuple[str, Any]]) -> str:
+    """`text` with each sensitive value as `<field>`: anywhere from 6 characters on, from 3 where it stands alone.
+
+    Found are a value as it is and each of its lines, in a repr, in JSON, in JSON within JSON, in a URL, a number with
+    thousands separators, and a date as Python writes it. It never raises: what cannot be scrubbed is left out.
+    """
+    try:
+        secrets = list(secrets)
+        if len(text) > SCRUBBED_CHARACTERS:
+            if any(len(str(value)) > SCRUBBED_CHARACTERS // 2 for _, value in secrets):
+                return _LEFT_OUT  # the cut could leave the end of a value that nobody recognizes
+            text = text[-SCRUBBED_CHARACTERS:]
+        return _scrub(text, secrets)
+    except Exception:  # noqa: BLE001 as above
+        return _LEFT_OUT
+
+
+def _scrub(text: str, secrets: list[tuple[str, Any]]) -> str:
+    names: dict[str, str] = {}
+    for name, value in secrets:
+        for form in _forms(value):
+            if len(form) >= SHORTEST_ALONE and form in text:
+                names.setdefault(form, name)
+        if isinstance(value, str) and len(value) >= SHORTEST and (begun := _begun(text, value)):
+            names.setdefault(begun, name)
+    if not names:
+        return text
+    marks = "|".join(sorted({re.escape(f"<{name}>") for name, _ in secrets}))
+    masked = "|".join(map(_found, sorted(names, key=lambda form: (-len(form), form))))
+    pattern = re.compile(f"({marks})|({masked})")
+    return pattern.sub(lambda found: found[1] or f"<{names[found[2]]}>", text)
+
+
+def _found(form: str) -> str:
+    """A pattern for the form; a short one has no letter or digit beside it, unless that belongs to an escape."""
+    return re.escape(form) if len(form) >= SHORTEST else f"{_BEFORE}{re.escape(form)}{_AFTER}"
+
+
+_BEFORE: Final = r"(?:(?<![^\W_])(?<!\d[.,])|(?<=\\[nrtbf])|(?<=\\x[0-9a-f]{2})|(?<=\\u[0-9a-f]{4})|(?<=%[0-9A-F]{2}))"
+_AFTER: Final = r"(?![^\W_]|[.,]\d)"
+
+
+def _forms(value: Any) -> set[str]:
+    if isinstance(value, float):
+        return {str(value), json.dumps(value)}
+    if isinstance(value, int):
+        return {str(value), f"{value:,}", f"{value:_}"}
+    twice = json.dumps(json.dumps(value)[1:-1])[1:-1]
+    lines = set(value.splitlines())  # a group of exceptions indents each
+    return _spellings(value) | {twice, quote(value, safe=""), quote_plus(value), quote(value)} | lines | _dates(value)
+
+
+def _dates(value: str) -> set[str]:
+    try:
+        moment = datetime.fromisoformat(value)
+        if len(value) == len("2026-01-31"):
+            return {repr(date.fromisoformat(value))}
+        return {str(moment), repr(moment), moment.isoformat()}
+    except ValueError:
+        return set()
 
 
 def _values(text: str, payload: object, key: str) -> str:

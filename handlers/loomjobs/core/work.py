@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -10,19 +10,28 @@ from loomjobs.core import defaults
 from loomjobs.core.catalogue import Catalogue
 from loomjobs.core.decision import Acknowledge, DeadLetter, DeferFor, Failure, Reason
 from loomjobs.core.delivery import Delivery
-from loomjobs.core.envelope import Envelope
-from loomjobs.core.errors import BadEnvelope, BadKey, BadPayload, LoomjobsError
+from loomjobs.core.envelope import SEALED_VERSION, Envelope
+from loomjobs.core.errors import (
+    BadEnvelope,
+    BadKey,
+    BadPayload,
+    CipherUnavailable,
+    ConfigurationError,
+    InvalidOption,
+    LoomjobsError,
+)
 from loomjobs.core.evolve import upcast
-from loomjobs.core.failure import failure_of
+from loomjobs.core.failure import failure_of, redacted
 from loomjobs.core.job import Job
 from loomjobs.core.key import EACH_ENQUEUE, derive
 from loomjobs.core.letter import read_report
-from loomjobs.core.payload import decode, digest
+from loomjobs.core.payload import decode, digest, plain
+from loomjobs.core.privacy import unsecret
 from loomjobs.core.problem import nearest
 from loomjobs.core.record import record_id
+from loomjobs.core.sealed import Cipher, NotAsked, has_masks, unseal
+from loomjobs.core.sensitive import Leaf, is_marked, leaves
 from loomjobs.core.trace import is_traceparent, of_xray
-
-_WIRE_VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +45,7 @@ class Work:
     delivery: Delivery
     envelope: Envelope
     job: Job[Any, Any]
-    payload: Any
+    payload: Any = field(repr=False)
     id: str
     key: str
     payload_hash: str
@@ -49,6 +58,18 @@ class Work:
     def due(self) -> datetime:
         """When it could have started, UTC."""
         return self.envelope.due or self.envelope.enqueued_at or self.delivery.sent_at
+
+    @property
+    def secrets(self) -> list[Leaf]:
+        """The payload's sensitive texts and numbers, as they were sent and as the job has them now."""
+        type_, envelope = self.job.payload_type, self.envelope
+        if not is_marked(type_):
+            return []
+        is_old = envelope.payload_version < self.job.options.version
+        try:
+            return [*leaves(envelope.payload, type_, everything=is_old), *leaves(plain(self.payload), type_)]
+        except Exception:  # noqa: BLE001 the job may have put anything into a payload that it can change
+            return list(leaves(envelope.payload, type_, everything=True))
 
     @property
     def expires(self) -> datetime | None:
@@ -66,8 +87,12 @@ class Unworkable:
     job: str | None = None
 
 
-def understand(delivery: Delivery, catalogue: Catalogue) -> Work | Unworkable:
-    """Decode strictly. Total: whatever arrived gets a decision, and never an exception."""
+def understand(delivery: Delivery, catalogue: Catalogue, cipher: Cipher | None = None) -> Work | Unworkable:
+    """Decode strictly. Total: whatever arrived gets a decision, and never an exception.
+
+    Encrypted fields are decrypted here, before any claim: a message whose fields cannot be waits or dies like one
+    that cannot be decoded, with no claim to give back. That is one call of KMS for a delivery, a duplicate's too.
+    """
     identity = identity_of(delivery)
     try:
         envelope = Envelope.parse(delivery.body)
@@ -75,22 +100,26 @@ def understand(delivery: Delivery, catalogue: Catalogue) -> Work | Unworkable:
         return _dead("bad-envelope", error, identity)
     identity = envelope.id or identity
     job = catalogue.find(envelope.job)
-    if envelope.v > _WIRE_VERSION or (job is not None and envelope.payload_version > job.options.version):
+    if envelope.v > SEALED_VERSION or (job is not None and envelope.payload_version > job.options.version):
         return _newer(delivery, envelope, identity)
     if job is None or job.queue.name != delivery.queue:
         return _unroutable(delivery, envelope, job, catalogue, identity)
     options = job.options
+    payload_hash = digest(envelope.payload)
     try:
+        envelope = _opened(envelope, job, cipher)
         plain = upcast(envelope.payload, envelope.payload_version, options.upcasters, to=options.version)
         payload: Any = decode(plain, job.payload_type, strict=options.strict)
     except BadPayload as error:
-        return _dead("bad-payload", error, identity, job.name)
+        return _dead("bad-payload", error, identity, job, envelope.payload)
+    except (CipherUnavailable, ConfigurationError) as error:
+        return _still_sealed(delivery, error, identity, job)
     try:
         key = envelope.key or _key(job, payload, identity)
     except BadKey as error:
-        return _dead("bad-key", error, identity, job.name)
+        return _dead("bad-key", error, identity, job, envelope.payload)
     envelope = replace(envelope, expires=_deadline(delivery, envelope, job), trace=_trace(delivery, envelope))
-    return Work(delivery, envelope, job, payload, identity, key, digest(envelope.payload))
+    return Work(delivery, envelope, job, payload, identity, key, payload_hash)
 
 
 def _deadline(delivery: Delivery, envelope: Envelope, job: Job[Any, Any]) -> datetime | None:
@@ -121,8 +150,32 @@ def identity_of(delivery: Delivery) -> str:
     return kept if isinstance(kept, str) and kept else delivery.message_id
 
 
+def _opened(envelope: Envelope, job: Job[Any, Any], cipher: Cipher | None) -> Envelope:
+    """With its encrypted fields. One whose field was marked after it was sent is taken as it is, but never with masks
+    for values."""
+    if envelope.sealed is None:
+        if envelope.v == SEALED_VERSION or has_masks(envelope.payload, job.payload_type):
+            raise BadPayload("$", "its encrypted fields were lost on the way: it has no member 'sealed'")
+        return envelope
+    whole = unseal(envelope.payload, envelope.sealed, job=envelope.job, id=envelope.id, cipher=cipher)
+    return replace(envelope, payload=whole)
+
+
+def _still_sealed(delivery: Delivery, error: LoomjobsError, identity: str, job: Job[Any, Any]) -> Unworkable:
+    """KMS may be back in a minute. A key that is gone, or not granted, is somebody's to look at."""
+    if isinstance(error, NotAsked) or delivery.receives < defaults.CIPHER_RECEIVES:
+        return Unworkable(DeferFor(60.0, "its encrypted fields cannot be decrypted now"), identity, job.name)
+    return _dead("bad-payload", error, identity, job)
+
+
 def _key(job: Job[Any, Any], payload: Any, identity: str) -> str:
-    return identity if job.options.key is EACH_ENQUEUE else derive(job.options.key, payload)
+    if job.options.key is EACH_ENQUEUE:
+        return identity
+    key = derive(job.options.key, payload)
+    try:
+        return unsecret(key, job, payload, "key") if callable(job.options.key) else key
+    except InvalidOption as error:
+        raise BadKey(str(error)) from None
 
 
 def _newer(delivery: Delivery, envelope: Envelope, identity: str) -> Unworkable:
@@ -151,8 +204,17 @@ def _unroutable(
     return Unworkable(_letter("unroutable", text), identity, envelope.job)
 
 
-def _dead(reason: Reason, error: LoomjobsError, identity: str, job: str | None = None) -> Unworkable:
-    return Unworkable(DeadLetter(reason, failure_of(error)), identity, job)
+def _dead(
+    reason: Reason,
+    error: LoomjobsError,
+    identity: str,
+    job: Job[Any, Any] | None = None,
+    payload: object = None,
+) -> Unworkable:
+    """What does not fit its type may stand where it should not: of a type with marks every value is sensitive."""
+    secrets = leaves(payload, job.payload_type, everything=True) if job and is_marked(job.payload_type) else ()
+    failure = redacted(failure_of(error, secrets=secrets), payload)
+    return Unworkable(DeadLetter(reason, failure), identity, job.name if job else None)
 
 
 def _letter(reason: Reason, text: str) -> DeadLetter:

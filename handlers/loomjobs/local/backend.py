@@ -26,6 +26,7 @@ from loomjobs.core.queue import Queue
 from loomjobs.core.renewal import renewed_body
 from loomjobs.core.tick_job import with_ticks
 from loomjobs.core.work import Work
+from loomjobs.local.cipher import MemoryCipher
 from loomjobs.local.clock import Clock
 from loomjobs.local.depths import MemoryDepths
 from loomjobs.local.queue import MemoryQueue, Message, Refused
@@ -112,6 +113,7 @@ class Backend:
         self.store = MemoryStore()
         self.addresses = MemoryAddresses()
         self.journal = RunLog()
+        self.cipher = MemoryCipher()
         self.queues: dict[str, MemoryQueue] = {}
         self.dead: dict[str, MemoryQueue] = {}
         self.renewed: list[Renewed] = []
@@ -205,6 +207,7 @@ class Backend:
             senders=1,  # in order, and on the thread of the test
             store=lambda: self.store,
             depths=depths,
+            cipher=self.cipher,
             caller=caller,
         )
 
@@ -231,6 +234,7 @@ class Backend:
             brakes=self._brakes(),
             pace=pace,
             release="memory",
+            cipher=self.cipher,
         )
 
     def _lanes(self, queue: Queue) -> MainLane:

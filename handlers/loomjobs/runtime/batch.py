@@ -18,7 +18,9 @@ from loomjobs.core.decision import Acknowledge, DeadLetter, Decision, DeferFor, 
 from loomjobs.core.delivery import Delivery
 from loomjobs.core.errors import LostClaim, StoreUnavailable
 from loomjobs.core.record import Record
-from loomjobs.core.work import Unworkable, understand
+from loomjobs.core.sealed import NotAskedAgain
+from loomjobs.core.sensitive import is_marked
+from loomjobs.core.work import Unworkable, Work, understand
 from loomjobs.runtime import aside, burial, sorting
 from loomjobs.runtime.following import Following
 from loomjobs.runtime.gate import Crashed, Gate, Go, Not, Unread, Verdict
@@ -44,6 +46,8 @@ _LAST_LINGER = 0.05
 """Seconds that an ending waits for others of its wave, to be recorded in one call: less than that call takes."""
 _RETURN_MARGIN = 5
 """Seconds after the end of an invocation at which the messages of a killed one are visible again."""
+_CIPHER_SLOW = timedelta(seconds=2)
+"""From here on a refusal to decrypt was a timeout (KMS's first is after two seconds), and no refusal of one key."""
 
 
 class Batch:
@@ -59,6 +63,7 @@ class Batch:
         self._gate = Gate(worker)
         self._replies = Replies(deliveries, worker.messages, worker.clock)
         self._following = Following(ledger=worker.ledger, producer=worker.producer, trouble=worker.journal.trouble)
+        self._cipher = worker.cipher
         self._pending: list[Slot] = []
         self._odd: list[tuple[int, Delivery, Unworkable]] = []
         self._running: dict[Hashable, Slot] = {}
@@ -103,7 +108,7 @@ class Batch:
 
     def _take_in(self, place: int, delivery: Delivery) -> None:
         worker = self._worker
-        work = understand(delivery, worker.catalogue)
+        work = self._understood(delivery)
         if isinstance(work, Unworkable):
             self._odd.append((place, delivery, work))
             return
@@ -116,10 +121,19 @@ class Batch:
             tenant=work.envelope.tenant,
             trace=work.envelope.trace,
             correlation=work.envelope.correlation,
-            payload_hash=work.payload_hash,
+            payload_hash=None if is_marked(work.job.payload_type) else work.payload_hash,
             latency=max(0.0, (worker.clock() - work.due).total_seconds()),
         )
         self._pending.append(Slot(place, delivery, work, run))
+
+    def _understood(self, delivery: Delivery) -> Work | Unworkable:
+        """One message whose decryption ran into a timeout is enough: the others of the batch are put off at once."""
+        asked = self._worker.clock()
+        work = understand(delivery, self._worker.catalogue, self._cipher)
+        is_put_off = isinstance(work, Unworkable) and isinstance(work.decision, DeferFor)
+        if is_put_off and self._worker.clock() - asked >= _CIPHER_SLOW:
+            self._cipher = NotAskedAgain()
+        return work
 
     def _settle_odd(self) -> None:
         """Deliveries that are no work here; on FIFO each when it is its turn."""

@@ -174,7 +174,8 @@ class Batch:
         origin = (run.origin() if run is not None else gathering.producer.caller()).deeper()
         kept: dict[str, str] = {}
         for name, one in self._calls.items():
-            follow = follow_of(one, id=following_id(f"batch:{self.key} {name}", one), origin=origin)
+            cipher = gathering.producer.cipher
+            follow = follow_of(one, cipher=cipher, id=following_id(f"batch:{self.key} {name}", one), origin=origin)
             kept[name] = follow.text()
         if kept:
             gathering.store.write(calls_write(self.key, kept, expires=gathering.expires()))

@@ -29,7 +29,7 @@ class Start:
 
     place: Hashable
     job: Job[Any, Any]
-    payload: Any
+    payload: Any = field(repr=False)
     ctx: JobContext
     seconds: float
 

@@ -12,6 +12,7 @@ from loomjobs.core.call import Call, Enqueued, Report
 from loomjobs.core.errors import NotSent, PayloadTooLarge, UnknownOutcome
 from loomjobs.core.follow import Follow
 from loomjobs.core.outgoing import Origin, Outgoing, Sendable, Sent, packs
+from loomjobs.core.sealed import Cipher
 from loomjobs.runtime.backpressure import Backpressure
 from loomjobs.runtime.caller import drop
 from loomjobs.runtime.gatherer import Gatherer
@@ -33,7 +34,7 @@ class Producer:
     `pause` waits so many seconds between tries; `senders` is how many requests `enqueue_many` has under way at a time,
     in threads where it is above 1, and `aenqueue` in each event loop. `depths` is asked where a queue has an `admit=`;
     without it every queue takes everything, as for the ticks of schedules, which are due whatever is in the way.
-    `caller` says what a call without an origin inherits.
+    `caller` says what a call without an origin inherits. Encrypted fields need a `cipher`.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class Producer:
         store: Callable[[], Store] | None = None,
         depths: Depths | None = None,
         caller: Caller = Origin,
+        cipher: Cipher | None = None,
     ) -> None:
         self._sender = sender
         self.clock = clock
@@ -62,18 +64,19 @@ class Producer:
         self._backpressure = (
             None if depths is None else Backpressure(depths, clock=clock, roll=roll, trouble=journal.trouble)
         )
+        self.cipher = cipher
         self._gatherers: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Gatherer] = weakref.WeakKeyDictionary()
 
     def address(self, one: Call, *, origin: Origin) -> Outgoing:
         """The message of a call with an id of its own, for somebody else to send."""
         id, now = self._token(), self.clock()
         try:
-            return address(one, id=id, now=now, origin=origin)
+            return address(one, id=id, now=now, origin=origin, cipher=self.cipher)
         except PayloadTooLarge:
             bare = replace(origin, trace=None, correlation=None)
             if bare == origin:
                 raise
-            message = address(one, id=id, now=now, origin=bare)
+            message = address(one, id=id, now=now, origin=bare, cipher=self.cipher)
             drop("trace and correlation id of a message", "it would be too large with them")
             return message
 

@@ -15,9 +15,9 @@ from loomjobs.core.decision import (
 )
 from loomjobs.core.errors import LostClaim
 from loomjobs.core.expiry import verdict_on_retry
-from loomjobs.core.failure import failure_of
+from loomjobs.core.failure import failure_of, redacted
 from loomjobs.core.record import Record
-from loomjobs.core.redact import redact
+from loomjobs.core.redact import redact, scrub
 from loomjobs.core.result import encode_result
 from loomjobs.core.signals import Continue, Defer, Signal
 from loomjobs.core.work import Work
@@ -61,22 +61,22 @@ def sort(
         raise LostClaim(f"{record.id}: its claim could not be kept while it ran")
     if effects.committed:
         raised = ending.error if isinstance(ending, Raised) else None
-        detail = f"raised after its commit, which changes nothing: {raised!r}" if raised else ""
+        detail = f"raised after its commit, which changes nothing: {_told(work, repr(raised))}" if raised else ""
         return replace(run, decision=Acknowledge("succeeded"), detail=detail)
     if effects.cancelled and isinstance(ending, Raised):
-        failure = None if isinstance(ending.error, Signal) else _failure(worker, work, ending.error)
+        failure = None if isinstance(ending.error, Signal) else _failure(work, ending.error)
         run = replace(run, failure=failure)
         return Open(worker.ledger.cancelling(record, failure), replace(run, decision=Acknowledge("cancelled")))
     match ending:
         case Returned(value):
             result, detail = encode_result(value, work.job)
-            done = replace(run, decision=Acknowledge("succeeded"), detail=detail)
+            done = replace(run, decision=Acknowledge("succeeded"), detail=_told(work, detail))
             return Open(worker.ledger.completing(record, result=result), done)
         case NeverRan(kind):
             text = f"it returned {kind}, so nothing of it ran. Declare it `async def`, or return its result."
             return burial.die(worker, work, record, run, "returned-awaitable", Failure("NeverRan", text, "never-ran"))
         case Raised(Defer() as signal):
-            return _put_off(worker, work, record, run, signal.seconds(worker.clock()), signal.why)
+            return _put_off(worker, work, record, run, signal.seconds(worker.clock()), _told(work, signal.why))
         case Raised(Continue()):
             return _go_on(worker, work, record, run)
         case Raised(error):
@@ -103,7 +103,7 @@ def blame(worker: Worker, work: Work, ending: Ending) -> tuple[Result, str | Non
 def _failed(
     worker: Worker, work: Work, record: Record, run: Run, error: BaseException, probe: str | None
 ) -> Run | Open:
-    retry, failure = work.job.options.retry, _failure(worker, work, error)
+    retry, failure = work.job.options.retry, _failure(work, error)
     sorting = classify(error, retry, now=worker.clock())
     run = replace(run, failure=failure, sorting=sorting.kind)
     if sorting.kind == "permanent":
@@ -145,12 +145,13 @@ def _go_on(worker: Worker, work: Work, record: Record, run: Run) -> Run | Open:
     return Open(closing, replace(run, decision=goes_on), waiting)
 
 
-def _failure(worker: Worker, work: Work, error: BaseException) -> Failure:
+def _failure(work: Work, error: BaseException) -> Failure:
     """What is kept of an error, without what may not be shown."""
-    failure = failure_of(error)
-    payload = work.envelope.payload
-    return replace(
-        failure,
-        message=redact(failure.message, payload, key=work.key),
-        stack=redact(failure.stack, payload, key=work.key),
-    )
+    return redacted(failure_of(error, secrets=work.secrets), work.envelope.payload, key=work.key)
+
+
+def _told(work: Work, text: str) -> str:
+    """What a text that an author's code had a hand in may tell."""
+    if not text:
+        return text
+    return redact(scrub(text, work.secrets), work.envelope.payload, key=work.key)

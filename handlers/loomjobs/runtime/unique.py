@@ -132,7 +132,7 @@ def _reservation(message: Outgoing, now: int) -> Reservation:
     return Reservation(
         id=record_id(message.call.job.name, message.key),
         token=message.id,
-        payload_hash=digest(parse(message.call.encoded)),
+        payload_hash=digest(parse(message.payload)),
         now=now,
         due=due,
         expires=due // 1000 + RECORD_TTL,

@@ -12,6 +12,7 @@ from loomjobs.core.catalogue import Catalogue
 from loomjobs.core.claim import Claim
 from loomjobs.core.commit import Transactor
 from loomjobs.core.record import Record
+from loomjobs.core.sealed import Cipher
 from loomjobs.core.work import Work
 from loomjobs.runtime.brakes import Brakes
 from loomjobs.runtime.context import RunContext
@@ -59,6 +60,7 @@ class Worker:
     pulse: Pulse
     brakes: Brakes
     valve: Valve | None = None
+    cipher: Cipher | None = None
     pace: float = 1.0
     release: str = ""
     outage: Outage = field(default_factory=Outage)

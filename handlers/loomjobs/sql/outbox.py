@@ -15,21 +15,24 @@ from loomjobs.core.address import address
 from loomjobs.core.call import Call, Enqueued
 from loomjobs.core.errors import ConfigurationError
 from loomjobs.core.outbox import Row, row_of
+from loomjobs.core.sealed import Cipher
 from loomjobs.runtime.caller import caller
 
 _COLUMNS: LiteralString = "id, queue, body, group_id, dedup, delay, at"
 
 
 class SqlOutbox:
-    """Stateless; one for an application. `table` is the table's name, with its schema where it has one.
+    """Stateless; one for an application. `table` is the table's name, with its schema where it has one. Jobs with
+    encrypted fields need a `cipher`, `loomjobs.aws.connect.process_cipher()`.
 
     Nothing here commits or rolls back: that is the caller's, and the jobs' fate with it.
     """
 
-    def __init__(self, table: str = "loomjobs_outbox") -> None:
+    def __init__(self, table: str = "loomjobs_outbox", *, cipher: Cipher | None = None) -> None:
         if not re.fullmatch(r"[a-z_][a-z0-9_]{0,62}(\.[a-z_][a-z0-9_]{0,62})?", table):
             raise ConfigurationError(f"{table!r} is not a table's name; use lower-case letters, digits and underscores")
         self.name = table
+        self._cipher = cipher
         self.table = Identifier(*table.split("."))
 
     @property
@@ -48,7 +51,7 @@ class SqlOutbox:
     def add(self, connection: Connection[Any], *calls: Call) -> list[Enqueued]:
         """Put calls into the caller's transaction, in order. Raises PayloadTooLarge, InvalidOption; nothing is sent
         before the commit, and nothing at all after a rollback."""
-        rows, enqueued = _rows(calls)
+        rows, enqueued = _rows(calls, self._cipher)
         with connection.cursor() as cursor:
             cursor.executemany(self._insert(), rows)
             cursor.execute(self._notify())
@@ -56,7 +59,7 @@ class SqlOutbox:
 
     async def aadd(self, connection: AsyncConnection[Any], *calls: Call) -> list[Enqueued]:
         """`add` for asyncio."""
-        rows, enqueued = _rows(calls)
+        rows, enqueued = _rows(calls, self._cipher)
         async with connection.cursor() as cursor:
             await cursor.executemany(self._insert(), rows)
             await cursor.execute(self._notify())
@@ -106,12 +109,12 @@ def row_from(values: Sequence[Any]) -> Row:
     return Row(id=id, queue=queue, body=body, group=group, dedup=dedup, delay=delay, at=int(moment.timestamp() * 1000))
 
 
-def _rows(calls: Sequence[Call]) -> tuple[list[tuple[Any, ...]], list[Enqueued]]:
+def _rows(calls: Sequence[Call], cipher: Cipher | None) -> tuple[list[tuple[Any, ...]], list[Enqueued]]:
     now, origin = datetime.now(UTC), caller()
     rows: list[tuple[Any, ...]] = []
     enqueued: list[Enqueued] = []
     for one in calls:
-        message = address(one, id=secrets.token_hex(8), now=now, origin=origin)
+        message = address(one, id=secrets.token_hex(8), now=now, origin=origin, cipher=cipher)
         row = row_of(message, now=now)
         rows.append((row.id, row.queue, row.body, row.group, row.dedup, row.delay, now))
         enqueued.append(Enqueued(message.id, message.key, "delayed" if message.delay else "accepted"))
