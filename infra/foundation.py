@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import ceil
 from typing import Any
 
 from aws_cdk import Duration, Stack
@@ -17,6 +18,7 @@ from infra.carry import publish
 from infra.nag import accept
 from infra.removal import removal
 from loomjobs.core.environment import Environment
+from loomjobs.core.offload import PREFIX
 from loomjobs.core.plan import Plan
 
 
@@ -32,6 +34,7 @@ class Foundation(Stack):
         publish(self, environment, "foundation", "executions", "name", value=self.executions.table_name)
         publish(self, environment, "foundation", "executions", "arn", value=self.executions.table_arn)
         publish(self, environment, "foundation", "payloads", "name", value=self.payloads.bucket_name)
+        publish(self, environment, "foundation", "payloads", "arn", value=self.payloads.bucket_arn)
         publish(self, environment, "foundation", "alarms", "arn", value=self.alarms.topic_arn)
 
 
@@ -50,7 +53,8 @@ def _executions(scope: Construct, environment: Environment) -> dynamodb.Table:
 
 
 def _payloads(scope: Construct, environment: Environment, plan: Plan) -> s3.Bucket:
-    """Objects outlive every message that could still point at them, as records do."""
+    """Objects outlive every message that could still point at them: nothing else deletes them. Not versioned, since an
+    object is replaced by its equal only, which makes it as new."""
     bucket = s3.Bucket(
         scope,
         "Payloads",
@@ -59,7 +63,8 @@ def _payloads(scope: Construct, environment: Environment, plan: Plan) -> s3.Buck
         encryption=s3.BucketEncryption.S3_MANAGED,
         lifecycle_rules=[
             s3.LifecycleRule(
-                expiration=Duration.seconds(plan.record_ttl),
+                prefix=PREFIX,
+                expiration=Duration.days(ceil(plan.payload_life / 86_400)),
                 abort_incomplete_multipart_upload_after=Duration.days(1),
             )
         ],

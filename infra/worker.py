@@ -19,6 +19,7 @@ from infra.alarms import render, worker_alarms
 from infra.carry import publish, take, taken
 from infra.later import allow_later
 from infra.nag import accept
+from infra.payloads import allow_payloads
 from infra.removal import removal
 from infra.rights import Rights, shown
 from loomjobs.core import names
@@ -131,6 +132,8 @@ def _role(
         elif grant.kind == "age":
             allow("cloudwatch:GetMetricStatistics", on="*")
             accept(role, "AwsSolutions-IAM5[Resource::*]", "CloudWatch has no resource to name for reading a metric.")
+        elif grant.kind == "payload":
+            allow_payloads(scope, role, environment, grant.target, grant.verb)
         elif rights is not None:
             rights.grant(role, grant.target, grant.verb)
     if worker.network is not None:

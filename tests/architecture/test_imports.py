@@ -39,6 +39,7 @@ AWS_SDKS = (
     "botocore",
     "aws_lambda_powertools",
     "mypy_boto3_dynamodb",
+    "mypy_boto3_s3",
     "mypy_boto3_sqs",
     "mypy_boto3_ssm",
 )
@@ -49,7 +50,8 @@ LIBRARY = [
     # The default transport is bound on first use: the one import that goes up.
     Layer(package=RUNTIME, ours=(CORE,), deferred=("loomjobs.aws.connect",)),
     Layer(package=AWS, ours=(CORE, RUNTIME), third=AWS_SDKS),
-    Layer(package="loomjobs.sql", ours=(CORE, RUNTIME), third=("psycopg",)),
+    # Likewise for payloads that go beside their messages.
+    Layer(package="loomjobs.sql", ours=(CORE, RUNTIME), third=("psycopg",), deferred=("loomjobs.aws.connect",)),
     Layer(package=LOCAL, ours=(CORE, RUNTIME), third=("msgspec",)),
     Layer(package="loomjobs.testing", ours=(CORE, RUNTIME, LOCAL), third=("pytest",)),
     Layer(

@@ -203,7 +203,7 @@ def test_try_reads_a_file_and_standard_input(
 
 def test_schema_prints_the_envelopes_and_a_payloads(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["schema"]) == 0
-    assert json.loads(capsys.readouterr().out)["required"] == ["job", "payload"]
+    assert json.loads(capsys.readouterr().out)["required"] == ["job"]
     assert main(["schema", "billing.write-statement"]) == 0
     assert "customer_id" in capsys.readouterr().out
 

@@ -30,7 +30,7 @@ def test_what_is_rendered_is_read_back_and_made_of_characters_that_sqs_takes(pay
         encoded = json.dumps(clean, ensure_ascii=False).encode()
     except UnicodeEncodeError:
         encoded, clean = b"{}", {}
-    body = render(job="a.b", payload_json=encoded, id="i", key="k", enqueued_at=NOW, trace=TRACE, hops=hops)
+    body = render(job="a.b", payload=encoded, id="i", key="k", enqueued_at=NOW, trace=TRACE, hops=hops)
     envelope = Envelope.parse(body)
     assert (envelope.payload, envelope.hops, envelope.trace) == (clean, hops, TRACE)
     assert envelope.enqueued_at == NOW.replace(microsecond=123_000)

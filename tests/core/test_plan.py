@@ -208,3 +208,10 @@ def test_a_services_concurrency_is_that_of_all_queues_whose_jobs_use_it_and_its_
     assert (planned.rate, planned.capacity, planned.breaker) == ((90, 60.0), (100, 60.0), True)
     quick = replace(DEV, rates={"api": Rate(5, per=timedelta(seconds=1))})
     assert make_plan(known, quick).services[0].rate == (5, 1.0)
+
+
+def test_a_payload_beside_its_message_outlives_every_message_that_could_ask_for_it() -> None:
+    plan = make_plan(catalogue(declare("a.b")), DEV)
+    worker = plan.worker("billing")
+    needed = worker.retention + worker.dlq_retention + defaults.PAYLOAD_DELAY + defaults.REDRIVE_WINDOW
+    assert plan.payload_life >= max(needed, 30 * 86_400)

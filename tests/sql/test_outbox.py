@@ -12,6 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from loomjobs import Queue, Workload
 from loomjobs.core.call import Call, call
 from loomjobs.core.envelope import Envelope
 from loomjobs.core.errors import ConfigurationError
@@ -25,6 +26,11 @@ from tests.core.test_sealed import PAY, PAYMENT
 
 WRITE = declare("billing.write")
 POST = declare("ledger.post", LEDGER)
+RENDER = declare(
+    "reports.render",
+    Queue("reports", workload=Workload.BULK, body_limit=4_096, oversized="offload"),
+    key="period",
+)
 OUTBOX = SqlOutbox()
 
 
@@ -296,3 +302,32 @@ def test_encrypted_fields_are_encrypted_in_the_row(connection: Any) -> None:
     ((body,),) = connection.execute("SELECT body FROM loomjobs_outbox").fetchall()
     assert "DE0212" not in body
     assert Envelope.parse(body).sealed
+
+
+def test_a_payload_beside_its_message_is_stored_before_its_row_is_there(connection: psycopg.Connection[Any]) -> None:
+    stored: dict[str, bytes] = {}
+
+    class Bucket:
+        def put(self, key: str, data: bytes, /) -> None:
+            assert written(connection) == 0
+            stored[key] = data
+
+        def get(self, key: str, /, *, most: int) -> bytes:
+            return stored[key][:most]
+
+    SqlOutbox(payloads=Bucket()).add(connection, call(RENDER, Statement("c" * 5_000, date(2026, 1, 1))))
+    ((body,),) = connection.execute("SELECT body FROM loomjobs_outbox").fetchall()
+    ref = Envelope.parse(body).payload_ref
+    assert ref is not None
+    assert ref.key("reports") in stored
+
+
+def test_without_a_bucket_nothing_large_is_written(connection: psycopg.Connection[Any]) -> None:
+    with pytest.raises(ConfigurationError, match="which environment"):
+        OUTBOX.add(connection, call(RENDER, Statement("c" * 5_000, date(2026, 1, 1))))
+    assert written(connection) == 0
+
+
+def written(connection: psycopg.Connection[Any]) -> int:
+    ((count,),) = connection.execute("SELECT count(*) FROM loomjobs_outbox").fetchall()
+    return int(count)

@@ -12,6 +12,7 @@ from botocore.config import Config
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_s3 import S3Client
     from mypy_boto3_sqs import SQSClient
     from mypy_boto3_ssm import SSMClient
 
@@ -76,6 +77,11 @@ def sqs() -> SQSClient:
 
 def dynamodb() -> DynamoDBClient:
     client: DynamoDBClient = _client("dynamodb")
+    return client
+
+
+def s3() -> S3Client:
+    client: S3Client = _client("s3")
     return client
 
 

@@ -19,13 +19,14 @@ from loomjobs.aws.cipher import KmsCipher
 from loomjobs.aws.depths import SqsDepths
 from loomjobs.aws.later import AnytimeSender
 from loomjobs.aws.one_off import OneOffSchedules
+from loomjobs.aws.payloads import S3Payloads
 from loomjobs.aws.places import Places
 from loomjobs.aws.store import DynamoStore
 from loomjobs.core import names
 from loomjobs.core.outgoing import Outgoing
 from loomjobs.core.sealed import Cipher
 from loomjobs.runtime.caller import caller
-from loomjobs.runtime.ports import Depths, Journal, Sender, Silent, Store
+from loomjobs.runtime.ports import Depths, Journal, Payloads, Sender, Silent, Store
 from loomjobs.runtime.producer import SENDERS, Producer
 
 _log = logging.getLogger("loomjobs")
@@ -75,7 +76,12 @@ def make_producer(environment: Mapping[str, str], journal: Journal) -> Producer:
     depths = SqsDepths(clients.sqs(), places.queue, cloudwatch=clients.cloudwatch, clock=utc_now)
     is_scheduler = environment.get(names.QUEUE) == names.TICKS
     return producer_over(
-        make_sender(places), journal, store=store, depths=None if is_scheduler else depths, cipher=KmsCipher(places.key)
+        make_sender(places),
+        journal,
+        store=store,
+        depths=None if is_scheduler else depths,
+        payloads=S3Payloads(clients.s3, places.payloads),
+        cipher=KmsCipher(places.key),
     )
 
 
@@ -92,6 +98,7 @@ def producer_over(
     senders: int = SENDERS,
     depths: Depths | None = None,
     cipher: Cipher | None = None,
+    payloads: Payloads | None = None,
 ) -> Producer:
     return Producer(
         sender,
@@ -105,7 +112,13 @@ def producer_over(
         depths=depths,
         caller=caller,
         cipher=cipher,
+        payloads=payloads,
     )
+
+
+def process_payloads() -> S3Payloads:
+    """Where this process stores payloads that go beside their messages."""
+    return S3Payloads(clients.s3, Places(os.environ).payloads)
 
 
 @cache

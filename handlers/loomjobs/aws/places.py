@@ -61,6 +61,15 @@ class Places:
         """The name of the outbox table."""
         return self._find(names.OUTBOX, lambda app, env: names.parameter(app, env, "outbox", "table", "name"))
 
+    def payloads(self) -> str:
+        """The bucket of payloads that go beside their messages."""
+        if names.QUEUE in self._environment and not self._environment.get(names.PAYLOADS):
+            raise ConfigurationError(
+                "this worker was not given the bucket of payloads: neither its queue nor one that its jobs send to is "
+                'declared with oversized="offload"'
+            )
+        return self._find(names.PAYLOADS, names.payloads_parameter)
+
     def _find(self, key: str, path: Callable[[str, str], str]) -> str:
         found = self._environment.get(key) or self._found.get(key)
         if not found:

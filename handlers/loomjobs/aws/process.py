@@ -17,6 +17,7 @@ from loomjobs.aws import clients
 from loomjobs.aws.cipher import KmsCipher
 from loomjobs.aws.connect import make_producer, utc_now
 from loomjobs.aws.journal import PowertoolsJournal
+from loomjobs.aws.payloads import S3Payloads
 from loomjobs.aws.places import Places, given
 from loomjobs.aws.processor import DecidingProcessor
 from loomjobs.aws.pulse import beat_beside
@@ -98,6 +99,7 @@ def worker_process(environment: Mapping[str, str], catalogue: Catalogue | None =
         transactor=DynamoTransactor(
             given(environment, names.TABLE), environment.get(names.OUTBOX), client=clients.dynamodb()
         ),
+        payloads=S3Payloads(clients.s3, Places(environment).payloads),
         addresses=EnvironmentAddresses(environment),
         journal=journal,
         lanes=ThreadLanes(declared.parallel) if declared.parallel > 1 else MainLane(Runner()),

@@ -14,6 +14,7 @@ from loomjobs.aws.connect import EnqueueLog, producer_over, utc_now
 from loomjobs.aws.depths import SqsDepths
 from loomjobs.aws.later import AnytimeSender
 from loomjobs.aws.one_off import OneOffSchedules
+from loomjobs.aws.payloads import S3Payloads
 from loomjobs.aws.places import Places
 from loomjobs.aws.store import DynamoStore
 from loomjobs.core import names
@@ -113,7 +114,17 @@ class Producer:
         cloudwatch = cache(lambda: clients.make("cloudwatch", session))
         depths = SqsDepths(sqs, places.queue, cloudwatch=cloudwatch, clock=utc_now)
         cipher = KmsCipher(lambda: self._key or places.key(), session=self._session)
-        return producer_over(sender, EnqueueLog(), store=store, senders=self._senders, depths=depths, cipher=cipher)
+        s3 = cache(lambda: clients.make("s3", session, connections=self._senders))
+        payloads = S3Payloads(s3, places.payloads)
+        return producer_over(
+            sender,
+            EnqueueLog(),
+            store=store,
+            senders=self._senders,
+            depths=depths,
+            cipher=cipher,
+            payloads=payloads,
+        )
 
     def _variables(self) -> Mapping[str, str]:
         urls = {names.queue_url_key(name): url for name, url in self._queues.items()}

@@ -32,7 +32,8 @@ class NotScheduled(LoomjobsError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """`name` is its queue and id; `at` its minute, UTC. `job` is empty for a body that is no envelope."""
+    """`name` is its queue and id; `at` its minute, UTC. `job` is empty for a body that is no envelope. A call whose
+    payload is beside it may be due up to `stored_until`."""
 
     name: str
     at: datetime
@@ -40,6 +41,7 @@ class Waiting:
     id: str = ""
     key: str = ""
     expires: datetime | None = None
+    stored_until: datetime | None = None
 
 
 class Scheduled:
@@ -62,7 +64,7 @@ class Scheduled:
 
     def move(self, name: str, to: datetime) -> Waiting:
         """Have it sent in the minute after `to`, UTC. Raises NotScheduled, and LoomjobsError for an instant that is
-        over or after its deadline."""
+        over, after its deadline, or later than a payload beside it is kept for."""
         found = self._get(PREFIX + name)
         if found is None:
             raise NotScheduled(name)
@@ -71,6 +73,11 @@ class Scheduled:
             raise LoomjobsError(f"{to.isoformat()} is over; give a later instant, or cancel it and enqueue it again")
         if one.expires is not None and one.expires <= to:
             raise LoomjobsError(f"{name} expires at {one.expires.isoformat()}, so at {to.isoformat()} it would not run")
+        if one.stored_until is not None and one.stored_until < to:
+            raise LoomjobsError(
+                f"the payload of {name} is beside its message, and kept for calls that are due by "
+                f"{one.stored_until.isoformat()}; cancel it and enqueue it again"
+            )
         target = found["Target"] | {"Input": moved(found["Target"]["Input"], to)}
         try:
             self._scheduler.update_schedule(**{part: found[part] for part in _KEPT} | {"Target": target}, **firing(to))
@@ -141,7 +148,14 @@ def _waiting(found: Mapping[str, Any]) -> Waiting:
         envelope = Envelope.parse(found["Target"]["Input"])
     except BadEnvelope:
         return one
-    return replace(one, job=envelope.job, id=envelope.id or "", key=envelope.key or "", expires=envelope.expires)
+    return replace(
+        one,
+        job=envelope.job,
+        id=envelope.id or "",
+        key=envelope.key or "",
+        expires=envelope.expires,
+        stored_until=envelope.stored_until,
+    )
 
 
 def _envelope(body: str) -> Mapping[str, Any]:

@@ -3,22 +3,35 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 
-from loomjobs.core import limits
+from loomjobs.core import defaults, limits
 from loomjobs.core.call import Call, fifo_id
 from loomjobs.core.envelope import render
-from loomjobs.core.errors import PayloadTooLarge
+from loomjobs.core.errors import InvalidOption, PayloadTooLarge
 from loomjobs.core.follow import after
+from loomjobs.core.offload import pack
 from loomjobs.core.outgoing import Origin, Outgoing, is_far
 from loomjobs.core.sealed import Cipher, seal
 from loomjobs.core.timing import expiry, wait
 
 
-def address(call: Call, *, id: str, now: datetime, origin: Origin, cipher: Cipher | None = None) -> Outgoing:
-    """The message of a call. Raises PayloadTooLarge, saying by how much; InvalidOption for a deadline in the past.
+def address(
+    call: Call,
+    *,
+    id: str,
+    now: datetime,
+    origin: Origin,
+    cipher: Cipher | None = None,
+    room: int = limits.SQS_MESSAGE_BYTES,
+) -> Outgoing:
+    """The message of a call. Raises PayloadTooLarge, saying by how much; InvalidOption for a deadline in the past, and
+    for a payload that would not live until its call is due.
 
+    `room` is what its carrier takes, where that is less than SQS: beyond it a payload is offloaded too, if it may be.
     It expires when its call says, and no later than the run that sends it, unless it is due only after that.
     `cipher` is needed for encrypted fields: ConfigurationError without one, CipherUnavailable.
     """
@@ -30,9 +43,9 @@ def address(call: Call, *, id: str, now: datetime, origin: Origin, cipher: Ciphe
     inherited = origin.expires if origin.expires is not None and (not delay or due < origin.expires) else None
     sealed = seal(call.job, call.encoded, id=id, cipher=cipher)
     then = after(call, key=key, origin=replace(origin, tenant=tenant), cipher=cipher)
-    body = render(
+    written = partial(
+        render,
         job=call.job.name,
-        payload_json=sealed.payload,
         sealed=sealed.ciphertext,
         id=id,
         key=key,
@@ -52,7 +65,7 @@ def address(call: Call, *, id: str, now: datetime, origin: Origin, cipher: Ciphe
         call=call,
         id=id,
         key=key,
-        body=body,
+        body=written(payload=sealed.payload),
         payload=sealed.payload,
         group=call.group if call.job.queue.fifo else tenant and fifo_id(tenant),
         dedup=_dedup(call, key, id, sealed.payload) if call.job.queue.fifo else None,
@@ -61,10 +74,33 @@ def address(call: Call, *, id: str, now: datetime, origin: Origin, cipher: Ciphe
         trace=origin.trace,
         correlation=origin.correlation,
     )
-    most = limits.SCHEDULE_INPUT_BYTES if is_far(message) else limits.SQS_MESSAGE_BYTES
-    if message.size > most:
-        raise PayloadTooLarge(call.job.name, message.size, most)
+    queue = call.job.queue
+    if message.size > min(_most(message), room) and queue.oversized == "offload":
+        message = _offloaded(message, written)
+    if message.size > _most(message):
+        cure = "" if queue.oversized == "offload" else f', or give queue {queue.name} oversized="offload"'
+        raise PayloadTooLarge(call.job.name, message.size, _most(message), cure=cure)
     return message
+
+
+def _most(message: Outgoing) -> int:
+    limit = message.call.job.queue.body_limit
+    return min(limit, limits.SCHEDULE_INPUT_BYTES) if is_far(message) else limit
+
+
+def _offloaded(message: Outgoing, written: Callable[..., str]) -> Outgoing:
+    """Its payload beside it; `written` makes its body."""
+    job, queue = message.call.job, message.call.job.queue
+    if message.delay > defaults.PAYLOAD_DELAY:
+        days, size = defaults.PAYLOAD_DELAY // 86_400, message.size
+        raise InvalidOption(
+            f"{job.name}: with {size:,} bytes its payload is stored beside the message, and kept for {days} days until "
+            "the call is due. Give it a shorter delay, or pass an address of your own."
+        )
+    ref, parcel = pack(queue.name, message.payload)
+    if ref.size > defaults.PAYLOAD_BYTES:
+        raise PayloadTooLarge(job.name, ref.size, defaults.PAYLOAD_BYTES)
+    return replace(message, body=written(payload=ref), parcel=parcel)
 
 
 def _sooner(one: datetime | None, other: datetime | None) -> datetime | None:

@@ -14,6 +14,9 @@ from loomjobs.core.errors import (
     CommitError,
     InvalidOption,
     LoomjobsError,
+    PayloadForbidden,
+    PayloadMissing,
+    PayloadTampered,
     PayloadTooLarge,
     QueueFull,
     UndeclaredSend,
@@ -166,6 +169,8 @@ _PERMANENT_CLASSES: Final = frozenset(
 def _by_class(error: BaseException) -> Sorting | None:
     if isinstance(error, QueueFull):
         return Sorting("waiting", error.retry_after.total_seconds())
+    if isinstance(error, PayloadForbidden):
+        return Sorting("unknown")  # as AWS's AccessDenied above
     if isinstance(error, LoomjobsError):
         return Sorting("permanent" if isinstance(error, _OURS_PERMANENT) else "transient")
     for cls in type(error).__mro__:
@@ -178,4 +183,12 @@ def _by_class(error: BaseException) -> Sorting | None:
     return None if isinstance(error, Exception) else Sorting("transient")
 
 
-_OURS_PERMANENT: Final = (BadMessage, CommitError, InvalidOption, PayloadTooLarge, UndeclaredSend)
+_OURS_PERMANENT: Final = (
+    BadMessage,
+    CommitError,
+    InvalidOption,
+    PayloadMissing,
+    PayloadTampered,
+    PayloadTooLarge,
+    UndeclaredSend,
+)

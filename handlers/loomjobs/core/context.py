@@ -103,7 +103,7 @@ class JobContext(Protocol):
         - `result`: what the job returns, since a commit completes it: what it does or raises later changes nothing.
 
         Raises CommitRefused where a condition of an item does not hold, CommitTooLarge, InvalidCommit, LostClaim where
-        another worker has taken the job over.
+        another worker has taken the job over, PayloadError where a call's large payload could not be stored before.
         """
         ...
 

@@ -11,6 +11,8 @@ Reason: TypeAlias = Literal[
     "newer-version",
     "bad-payload",
     "bad-key",
+    "payload-missing",
+    "payload-tampered",
     "key-conflict",
     "permanent",
     "exhausted",

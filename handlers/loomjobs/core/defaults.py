@@ -36,6 +36,14 @@ REDRIVE_WINDOW: Final = 9 * 86_400
 """After a dead letter expired its record is still kept this long, so that a late redrive is recognised."""
 RECORD_TTL: Final = SOURCE_RETENTION + DLQ_RETENTION + REDRIVE_WINDOW
 """A record outlives every message that could still ask for it."""
+PAYLOAD_DELAY: Final = 30 * 86_400
+"""Longest delay of a call whose payload is stored beside its message."""
+PAYLOAD_LIFE: Final = RECORD_TTL + PAYLOAD_DELAY
+"""An object outlives every message that could still ask for it. S3 rounds up to the next midnight UTC."""
+PAYLOAD_BYTES: Final = 16 * 1024 * 1024
+"""Largest payload beside a message. Decoded it is several times as large, and a worker must hold it."""
+BODY_WARNING: Final = 10_240
+"""Bytes of a body from which on a producer says that an address would do better."""
 RECEIVE_MARGIN: Final = 86_400
 """The receive budget is sized for the retention less this."""
 HOPS: Final = 13

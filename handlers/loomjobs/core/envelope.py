@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
 
+from loomjobs.core import defaults
 from loomjobs.core.errors import BadEnvelope, BadPayload
 from loomjobs.core.job_name import check_job_name
 from loomjobs.core.later import literal
+from loomjobs.core.offload import PayloadRef, read_ref, ref_schema
 from loomjobs.core.payload import parse
 
 VERSION = 1
@@ -20,10 +22,12 @@ SEALED_VERSION = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Envelope:
-    """`payload` holds plain JSON values. A foreign producer may give `job` and `payload` alone."""
+    """`payload` holds plain JSON values, or `payload_ref` says where they are: one of the two is there. A foreign
+    producer may give `job` and `payload` alone."""
 
     job: str
-    payload: object = field(repr=False)
+    payload: object = field(default=None, repr=False)
+    payload_ref: PayloadRef | None = None
     v: int = VERSION
     id: str | None = None
     key: str | None = None
@@ -41,6 +45,13 @@ class Envelope:
     then: dict[str, Any] | None = None
     sealed: str | None = None
 
+    @property
+    def stored_until(self) -> datetime | None:
+        """How late it may be due for its payload to be there, where that is beside it."""
+        if self.payload_ref is None or self.enqueued_at is None:
+            return None
+        return self.enqueued_at + timedelta(seconds=defaults.PAYLOAD_DELAY)
+
     @classmethod
     def parse(cls, body: str) -> Envelope:
         """Read a body strictly; members it does not know are ignored. Raises BadEnvelope naming the member."""
@@ -51,8 +62,10 @@ class Envelope:
         if not isinstance(data, dict):
             raise BadEnvelope('the body is not a JSON object; send {"job": "...", "payload": {...}}')
         for member in ("job", "payload"):
-            if member not in data:
+            if member not in data and (member == "job" or "payload_ref" not in data):
                 raise BadEnvelope(f'the member {member!r} is missing; send {{"job": "...", "payload": {{...}}}}')
+        if "payload" in data and "payload_ref" in data:
+            raise BadEnvelope("the members 'payload' and 'payload_ref' are both there; send one of them")
         advice = check_job_name(data["job"])
         if advice:
             raise BadEnvelope(f"the member 'job' is not a job name. {advice}")
@@ -62,7 +75,7 @@ class Envelope:
 def render(
     *,
     job: str,
-    payload_json: bytes,
+    payload: bytes | PayloadRef,
     id: str,
     key: str,
     enqueued_at: datetime | None,
@@ -79,14 +92,14 @@ def render(
     tenant: str | None = None,
     sealed: str | None = None,
 ) -> str:
-    """A body of characters that SQS takes: JSON escapes control characters, and U+FFFE and U+FFFF are escaped here, as
-    is what EventBridge Scheduler would replace."""
+    """A body of characters that SQS takes, with the payload as JSON or by reference: JSON escapes control characters,
+    and U+FFFE and U+FFFF are escaped here, as is what EventBridge Scheduler would replace."""
     members: dict[str, Any] = {
         "v": VERSION if sealed is None else SEALED_VERSION,
         "job": job,
         "id": id,
         "key": key,
-        "payload": msgspec.Raw(payload_json),
+        **({"payload_ref": payload} if isinstance(payload, PayloadRef) else {"payload": msgspec.Raw(payload)}),
         "payload_version": payload_version,
     }
     given = (("enqueued_at", enqueued_at), ("due", due), ("expires", expires))
@@ -113,7 +126,8 @@ def schema() -> dict[str, Any]:
         "title": "Loomjobs envelope",
         "description": "The body of a message. `job` and `payload` are enough; the rest is what our own producers add.",
         "type": "object",
-        "required": ["job", "payload"],
+        "required": ["job"],
+        "oneOf": [{"required": ["payload"]}, {"required": ["payload_ref"]}],
         "additionalProperties": True,
         "properties": {name: {"description": text} | shape for name, (shape, text) in _MEMBERS.items()},
     }
@@ -134,6 +148,10 @@ _MEMBERS: dict[str, tuple[dict[str, Any], str]] = {
     "id": (_TEXT, "Id of this enqueue; the SQS message id stands in when left out."),
     "key": (_TEXT, "Idempotency key; derived from the payload when left out."),
     "payload": ({}, 'What the job needs; its shape is the job\'s. Money is a string such as "12.50".'),
+    "payload_ref": (
+        ref_schema(),
+        "In place of `payload`, with `key`: the object payloads/<queue>/<sha256> of the environment's bucket holds it.",
+    ),
     "payload_version": (
         _VERSION,
         "Version of the payload's shape; 1 when left out.",
@@ -158,6 +176,8 @@ _MEMBERS: dict[str, tuple[dict[str, Any], str]] = {
 
 def _member(name: str, value: Any) -> Any:
     shape = _MEMBERS[name][0]
+    if name == "payload_ref":
+        return read_ref(value)
     if shape.get("format") == "date-time":
         return _moment(name, value)
     kind = shape.get("type")

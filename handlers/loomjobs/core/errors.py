@@ -9,6 +9,11 @@ LoomjobsError
 │   ├── BadEnvelope
 │   ├── BadPayload
 │   └── BadKey
+├── PayloadError          a payload beside its message could not be stored or read
+│   ├── PayloadMissing
+│   ├── PayloadTampered
+│   ├── PayloadForbidden
+│   └── PayloadUnavailable
 ├── EnqueueError          work was not (or perhaps not) put into a queue
 │   ├── InvalidOption
 │   ├── PayloadTooLarge
@@ -82,6 +87,26 @@ class BadKey(BadMessage):
     """A part of the idempotency key is missing, empty or of a type that has no one spelling."""
 
 
+class PayloadError(LoomjobsError):
+    """A payload that is kept in S3, beside its message, could not be stored or read."""
+
+
+class PayloadMissing(PayloadError):
+    """There is no such object (any more): it was never stored, it has expired, or somebody deleted it."""
+
+
+class PayloadTampered(PayloadError):
+    """The object is not the one that the message means: its size or its SHA-256 differs."""
+
+
+class PayloadForbidden(PayloadError):
+    """This process may not use the object. A right is missing, which a deploy mends."""
+
+
+class PayloadUnavailable(PayloadError):
+    """S3 did not answer, throttled, or failed."""
+
+
 class EnqueueError(LoomjobsError):
     """Work was not put into a queue."""
 
@@ -91,15 +116,15 @@ class InvalidOption(EnqueueError, ValueError):
 
 
 class PayloadTooLarge(EnqueueError):
-    """The message is larger than SQS takes. Nothing was sent. Sizes are bytes."""
+    """The message is larger than its queue, or SQS, takes. Nothing was sent. Sizes are bytes."""
 
-    def __init__(self, job: str, size: int, limit: int) -> None:
+    def __init__(self, job: str, size: int, limit: int, *, cure: str = "") -> None:
         self.job = job
         self.size = size
         self.limit = limit
         super().__init__(
             f"{job}: the message has {size:,} bytes, {size - limit:,} over the limit of {limit:,}. "
-            "Store the data (S3, a table) and pass its address."
+            f"Store the data (S3, a table) and pass its address{cure}."
         )
 
 

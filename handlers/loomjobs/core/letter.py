@@ -103,7 +103,7 @@ def _told(message: str, body: str, key: str | None) -> str:
         return legal(redact(message, data))
     given = data.get("key")
     known = key if key is not None else given if isinstance(given, str) else ""
-    return legal(redact(message, data.get("payload", data), key=known))
+    return legal(redact(message, data.get("payload", None if "payload_ref" in data else data), key=known))
 
 
 def _fits(body: str, attributes: dict[str, Attribute], packed: Attribute) -> bool:

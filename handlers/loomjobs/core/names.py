@@ -17,6 +17,8 @@ MODULES: Final = "LOOMJOBS_MODULES"
 TABLE: Final = "LOOMJOBS_TABLE"
 OUTBOX: Final = "LOOMJOBS_OUTBOX"
 """Name of the outbox table: of workers whose jobs send, and of the relay."""
+PAYLOADS: Final = "LOOMJOBS_PAYLOADS"
+"""Name of the bucket of payloads that go beside their messages: of workers that read or write there."""
 DLQ_URL: Final = "LOOMJOBS_DLQ_URL"
 SOURCE_URL: Final = "LOOMJOBS_SOURCE_URL"
 SOURCE_ARN: Final = "LOOMJOBS_SOURCE_ARN"
@@ -73,6 +75,10 @@ def parameter(app: str, env: str, *path: str) -> str:
 
 def queue_url_parameter(app: str, env: str, queue: str) -> str:
     return parameter(app, env, "queues", queue, "url")
+
+
+def payloads_parameter(app: str, env: str) -> str:
+    return parameter(app, env, "foundation", "payloads", "name")
 
 
 def later_parameters(app: str, env: str) -> dict[str, str]:

@@ -11,13 +11,15 @@ from typing import Generic, Literal, Protocol, TypeAlias, TypeVar
 from loomjobs.core import limits
 from loomjobs.core.backpressure import Reject
 from loomjobs.core.call import Call
+from loomjobs.core.offload import Parcel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outgoing:
     """One message for one queue, due `delay` seconds after it is sent. `size` is what SQS counts, in bytes.
 
-    `payload` is the JSON that stands in the body, without encrypted fields.
+    `payload` is the JSON that stands in the body, without encrypted fields; `parcel` has
+    it where it goes beside the message, and is to be stored first.
     """
 
     call: Call
@@ -31,6 +33,7 @@ class Outgoing:
     tenant: str | None = None
     trace: str | None = None
     correlation: str | None = None
+    parcel: Parcel | None = None
 
     @property
     def size(self) -> int:

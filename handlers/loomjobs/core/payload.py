@@ -69,8 +69,12 @@ def plain(payload: object, /) -> object:
 
 def digest(data: object, /) -> str:
     """The hash that tells two payloads apart: 32 hex digits of SHA-256 over canonical JSON."""
-    text = json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:32]
+    return hashlib.sha256(canonical(data)).hexdigest()[:32]
+
+
+def canonical(data: object, /) -> bytes:
+    """The one spelling of plain values: members sorted, no spaces, ASCII."""
+    return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode()
 
 
 def _encode(payload: object, type_: Any) -> bytes:

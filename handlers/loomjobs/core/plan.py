@@ -36,9 +36,10 @@ class Grant:
 
     - `depth` and `age`: to read how full a queue is that the worker sends to, from SQS and from CloudWatch.
     - `key`: to encrypt or decrypt fields of the job `target`, and no other's.
+    - `payload`: to "read" what goes beside the messages of its queue, "write" what goes beside those that it sends.
     """
 
-    kind: Literal["send", "resource", "secret", "depth", "age", "key"]
+    kind: Literal["send", "resource", "secret", "depth", "age", "key", "payload"]
     target: str
     verb: str
     because: tuple[str, ...]
@@ -121,11 +122,13 @@ class PlannedService:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """`workers` are in order of their queues' names; the last is the scheduler's where there are schedules. `relay` is
-    None where no job declares `sends=`."""
+    None where no job declares `sends=`. `record_ttl` and `payload_life`, how long a payload beside its message is kept,
+    are seconds."""
 
     app: str
     environment: str
     record_ttl: int
+    payload_life: int
     workers: tuple[Worker, ...]
     schedules: tuple[PlannedSchedule, ...]
     services: tuple[PlannedService, ...] = ()
@@ -160,6 +163,7 @@ def make_plan(catalogue: Catalogue, environment: Environment) -> Plan:
         app=environment.app,
         environment=environment.name,
         record_ttl=defaults.RECORD_TTL,
+        payload_life=defaults.PAYLOAD_LIFE,
         workers=tuple(workers),
         schedules=tuple(_schedule(schedule, environment) for schedule in catalogue.schedules),
         services=tuple(_services(catalogue, environment)),
@@ -237,6 +241,7 @@ def _worker(queue: Queue, catalogue: Catalogue, environment: Environment) -> Wor
         *_reading_grants(jobs, catalogue),
         *_use_grants(jobs),
     ]
+    grants += _payload_grants(queue, jobs, catalogue)
     graves = [grave.module for grave in catalogue.tombstones if grave.queue.name == queue.name]
     return _render(queue, jobs, grants, environment, handler="worker.handler", graves=graves)
 
@@ -245,7 +250,12 @@ def _scheduler(catalogue: Catalogue, environment: Environment) -> Worker:
     scheduled = tuple(dict.fromkeys(schedule.job for schedule in catalogue.schedules))
     sends = [(schedule.job.queue.name, f"schedule {schedule.name}") for schedule in catalogue.schedules]
     sealed = [(schedule.job, f"schedule {schedule.name}") for schedule in catalogue.schedules]
-    grants = [*_key_grants((), sealed), *_send_grants(sends)]
+    stores = [
+        ("payload", schedule.job.queue.name, "write", f"schedule {schedule.name}")
+        for schedule in catalogue.schedules
+        if schedule.job.queue.oversized == "offload"
+    ]
+    grants = [*_key_grants((), sealed), *_send_grants(sends), *_grouped(stores)]
     return _render(TICKS, scheduled, grants, environment, handler="scheduler.handler")
 
 
@@ -323,6 +333,8 @@ def _variables(
         variables |= _later(environment)
     if sends:
         variables[names.OUTBOX] = parameter("outbox", "table", "name")
+    if any(grant.kind == "payload" for grant in grants):
+        variables[names.PAYLOADS] = parameter("foundation", "payloads", "name")
     for grant in grants:
         if grant.kind == "send":
             variables[names.queue_url_key(grant.target)] = parameter("queues", grant.target, "url")
@@ -380,6 +392,14 @@ def _key_grants(jobs: Iterable[Job[Any, Any]], sends: Iterable[tuple[Job[Any, An
     ]
     sealed = [("key", target.name, "encrypt", by) for target, by in sends if has_encrypted(target.payload_type)]
     return _grouped([*opened, *sealed])
+
+
+def _payload_grants(queue: Queue, jobs: Iterable[Job[Any, Any]], catalogue: Catalogue) -> list[Grant]:
+    """A queue's worker reads what goes beside its messages; whoever sends to it stores that first."""
+    reads = [("payload", queue.name, "read", job.name) for job in jobs if queue.oversized == "offload"]
+    sends = [(target.queue, job.name) for job in jobs for target in resolve_sends(job, catalogue)]
+    writes = [("payload", to.name, "write", job) for to, job in sends if to.oversized == "offload"]
+    return _grouped([*reads, *writes])
 
 
 def _use_grants(jobs: Iterable[Job[Any, Any]]) -> list[Grant]:

@@ -6,6 +6,7 @@ import re
 from dataclasses import KW_ONLY, dataclass
 from datetime import timedelta
 from enum import Enum
+from typing import Literal
 
 from loomjobs.core import defaults, limits
 from loomjobs.core.admit import Admit
@@ -13,6 +14,9 @@ from loomjobs.core.problem import Problem, refuse
 
 _MOST_PARALLEL = 100
 """Lanes of one process: a Lambda function may have 1,024 threads, and boto3's pool grows with them."""
+
+_LEAST_BODY = 4_096
+"""Bytes: an envelope with a long key and a reference in place of its payload has about half."""
 
 
 class Workload(Enum):
@@ -42,6 +46,8 @@ class Queue:
     - `batch_window`: how long Lambda gathers a batch, whole seconds up to 300; not on FIFO.
     - `job_timeout`: the longest any job of this queue may run; a job's own `timeout=` may be shorter.
     - `admit`: when it takes no more, and what producers are told then; without it, it takes everything.
+    - `body_limit`: bytes of a message's body, up to SQS's 1,048,576. `oversized`: what becomes of a call beyond it, or
+      beyond the 262,144 of a one-off schedule: "refuse" raises PayloadTooLarge, "offload" stores its payload in S3.
     - `network`: name of one of the environment's networks (VPC), or none.
     """
 
@@ -57,6 +63,8 @@ class Queue:
     job_timeout: timedelta = defaults.JOB_TIMEOUT
     network: str | None = None
     admit: Admit | None = None
+    body_limit: int = limits.SQS_MESSAGE_BYTES
+    oversized: Literal["refuse", "offload"] = "refuse"
 
     def __post_init__(self) -> None:
         refuse(_problems(self))
@@ -108,6 +116,16 @@ def _problems(queue: Queue) -> list[Problem]:
             not (queue.fifo and isinstance(queue.admit, Admit) and queue.admit.full == "delay"),
             "a FIFO queue cannot delay when it is full: SQS has no delay per message there",
             "Use full='reject' in its admit=",
+        ),
+        (
+            _within(queue.body_limit, (_LEAST_BODY, limits.SQS_MESSAGE_BYTES)),
+            f"body_limit={queue.body_limit} is outside {_LEAST_BODY:,} to {limits.SQS_MESSAGE_BYTES:,}",
+            "It is bytes of a message's body; SQS takes no more than one mebibyte",
+        ),
+        (
+            queue.oversized in ("refuse", "offload"),
+            f"oversized={queue.oversized!r}",
+            'Use "refuse" or "offload"',
         ),
         *_batch_rules(queue),
     ]

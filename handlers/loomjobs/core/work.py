@@ -25,6 +25,7 @@ from loomjobs.core.failure import failure_of, redacted
 from loomjobs.core.job import Job
 from loomjobs.core.key import EACH_ENQUEUE, derive
 from loomjobs.core.letter import read_report
+from loomjobs.core.offload import unpack
 from loomjobs.core.payload import decode, digest, plain
 from loomjobs.core.privacy import unsecret
 from loomjobs.core.problem import nearest
@@ -39,7 +40,7 @@ class Work:
     """`id` is the job's id for life: the producer's, or the first message's where a foreign producer gave none.
 
     `payload` is of the job's version; `payload_hash` is that of the payload as it was sent, so that a duplicate from
-    before a deploy is still one.
+    before a deploy is still one. A payload beside its message is None until `opened`.
     """
 
     delivery: Delivery
@@ -49,6 +50,11 @@ class Work:
     id: str
     key: str
     payload_hash: str
+
+    @property
+    def is_closed(self) -> bool:
+        """Its payload is beside its message, and not read yet."""
+        return self.envelope.payload_ref is not None and self.envelope.payload is None
 
     @property
     def record_id(self) -> str:
@@ -91,7 +97,8 @@ def understand(delivery: Delivery, catalogue: Catalogue, cipher: Cipher | None =
     """Decode strictly. Total: whatever arrived gets a decision, and never an exception.
 
     Encrypted fields are decrypted here, before any claim: a message whose fields cannot be waits or dies like one
-    that cannot be decoded, with no claim to give back. That is one call of KMS for a delivery, a duplicate's too.
+    that cannot be decoded, with no claim to give back. That is one call of KMS for a delivery, a duplicate's too. Those
+    of a payload beside its message are decrypted when that is read.
     """
     identity = identity_of(delivery)
     try:
@@ -104,22 +111,36 @@ def understand(delivery: Delivery, catalogue: Catalogue, cipher: Cipher | None =
         return _newer(delivery, envelope, identity)
     if job is None or job.queue.name != delivery.queue:
         return _unroutable(delivery, envelope, job, catalogue, identity)
-    options = job.options
-    payload_hash = digest(envelope.payload)
+    ref = envelope.payload_ref
+    payload_hash = ref.digest if ref else digest(envelope.payload)
     try:
-        envelope = _opened(envelope, job, cipher)
-        plain = upcast(envelope.payload, envelope.payload_version, options.upcasters, to=options.version)
-        payload: Any = decode(plain, job.payload_type, strict=options.strict)
+        envelope = envelope if ref else _unsealed(envelope, job, cipher)
+        payload: Any = None if ref else _decoded(envelope, job)
     except BadPayload as error:
         return _dead("bad-payload", error, identity, job, envelope.payload)
     except (CipherUnavailable, ConfigurationError) as error:
         return _still_sealed(delivery, error, identity, job)
     try:
-        key = envelope.key or _key(job, payload, identity)
+        key = envelope.key or _key(job, payload, identity, is_closed=ref is not None)
     except BadKey as error:
         return _dead("bad-key", error, identity, job, envelope.payload)
     envelope = replace(envelope, expires=_deadline(delivery, envelope, job), trace=_trace(delivery, envelope))
     return Work(delivery, envelope, job, payload, identity, key, payload_hash)
+
+
+def opened(work: Work, data: bytes, cipher: Cipher | None = None) -> Work:
+    """Closed work with its payload, from the bytes of its object. Raises PayloadTampered, BadPayload, and for encrypted
+    fields CipherUnavailable, ConfigurationError."""
+    assert work.envelope.payload_ref is not None
+    envelope = replace(work.envelope, payload=unpack(work.envelope.payload_ref, data))
+    envelope = _unsealed(envelope, work.job, cipher)
+    return replace(work, envelope=envelope, payload=_decoded(envelope, work.job))
+
+
+def _decoded(envelope: Envelope, job: Job[Any, Any]) -> Any:
+    options = job.options
+    plain = upcast(envelope.payload, envelope.payload_version, options.upcasters, to=options.version)
+    return decode(plain, job.payload_type, strict=options.strict)
 
 
 def _deadline(delivery: Delivery, envelope: Envelope, job: Job[Any, Any]) -> datetime | None:
@@ -150,7 +171,7 @@ def identity_of(delivery: Delivery) -> str:
     return kept if isinstance(kept, str) and kept else delivery.message_id
 
 
-def _opened(envelope: Envelope, job: Job[Any, Any], cipher: Cipher | None) -> Envelope:
+def _unsealed(envelope: Envelope, job: Job[Any, Any], cipher: Cipher | None) -> Envelope:
     """With its encrypted fields. One whose field was marked after it was sent is taken as it is, but never with masks
     for values."""
     if envelope.sealed is None:
@@ -168,9 +189,11 @@ def _still_sealed(delivery: Delivery, error: LoomjobsError, identity: str, job: 
     return _dead("bad-payload", error, identity, job)
 
 
-def _key(job: Job[Any, Any], payload: Any, identity: str) -> str:
+def _key(job: Job[Any, Any], payload: Any, identity: str, *, is_closed: bool) -> str:
     if job.options.key is EACH_ENQUEUE:
         return identity
+    if is_closed:
+        raise BadKey("a message with 'payload_ref' has to bring its 'key': the payload is read only when the job runs")
     key = derive(job.options.key, payload)
     try:
         return unsecret(key, job, payload, "key") if callable(job.options.key) else key

@@ -29,6 +29,7 @@ from loomjobs.core.work import Work
 from loomjobs.local.cipher import MemoryCipher
 from loomjobs.local.clock import Clock
 from loomjobs.local.depths import MemoryDepths
+from loomjobs.local.payloads import MemoryPayloads
 from loomjobs.local.queue import MemoryQueue, Message, Refused
 from loomjobs.local.store import MemoryStore
 from loomjobs.local.transactor import MemoryTransactor
@@ -112,6 +113,7 @@ class Backend:
         self.clock = Clock()
         self.store = MemoryStore()
         self.addresses = MemoryAddresses()
+        self.payloads = MemoryPayloads()
         self.journal = RunLog()
         self.cipher = MemoryCipher()
         self.queues: dict[str, MemoryQueue] = {}
@@ -209,6 +211,7 @@ class Backend:
             depths=depths,
             cipher=self.cipher,
             caller=caller,
+            payloads=self.payloads,
         )
 
     def _worker(self, queue: str, pace: float) -> Worker:
@@ -221,6 +224,7 @@ class Backend:
             renewals=MemoryRenewals(self.queues[queue], self.clock, self.renewed),
             producer=self.ticking if queue == names.TICKS else self.producer,
             transactor=self.transactor,
+            payloads=self.payloads,
             addresses=self.addresses,
             journal=self.journal,
             lanes=self._lanes(declared),

@@ -28,6 +28,7 @@ from loomjobs.runtime.heart import BEATS, Heart
 from loomjobs.runtime.lanes import Start
 from loomjobs.runtime.ledger import Claimed, Held
 from loomjobs.runtime.ports import Answer, Run
+from loomjobs.runtime.remote import Remote
 from loomjobs.runtime.replies import Replies
 from loomjobs.runtime.runner import Ending
 from loomjobs.runtime.slot import Slot
@@ -124,7 +125,8 @@ class Batch:
             payload_hash=None if is_marked(work.job.payload_type) else work.payload_hash,
             latency=max(0.0, (worker.clock() - work.due).total_seconds()),
         )
-        self._pending.append(Slot(place, delivery, work, run))
+        remote = Remote(work, worker.payloads, self._cipher) if work.is_closed else None
+        self._pending.append(Slot(place, delivery, work, run, remote))
 
     def _understood(self, delivery: Delivery) -> Work | Unworkable:
         """One message whose decryption ran into a timeout is enough: the others of the batch are put off at once."""
@@ -281,7 +283,7 @@ class Batch:
             Start(
                 place=slot,
                 job=work.job,
-                payload=work.payload,
+                payload=slot.remote or work.payload,
                 ctx=slot.context,
                 seconds=max(0.001, (until - now).total_seconds()),
             )
@@ -318,6 +320,8 @@ class Batch:
         assert slot.context is not None
         if slot.hush is not None:
             slot.hush()
+        if slot.remote is not None:
+            slot.work = slot.remote.work
         slot.run = replace(slot.run, duration=(self._worker.clock() - slot.started).total_seconds())
         effects = slot.context.effects
         slot.result, slot.blamed = sorting.blame(self._worker, slot.work, ending)

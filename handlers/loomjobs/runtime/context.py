@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
-from loomjobs.core import defaults
+from loomjobs.core import defaults, limits
 from loomjobs.core.call import Call, Enqueued, Report, call
 from loomjobs.core.errors import InvalidOption, LoomjobsError, UndeclaredSend
 from loomjobs.core.job import Job
@@ -24,6 +24,9 @@ from loomjobs.runtime.producer import Producer
 
 P = TypeVar("P")
 S = TypeVar("S")
+
+ROW = limits.DYNAMODB_ITEM_BYTES - 4_096
+"""Bytes of a body that a row of the outbox holds, beside its other attributes."""
 
 running: ContextVar[RunContext | None] = ContextVar("running", default=None)
 """The run that is on: a plain `enqueue()` inside a job keeps the job's declarations, trace and hop count too."""
@@ -89,7 +92,8 @@ class RunContext:
     def commit(
         self, *, items: Sequence[Mapping[str, Any]] = (), enqueue: Sequence[Call] = (), result: object = None
     ) -> None:
-        messages = [self.producer.address(self._allowed(one), origin=self.origin()) for one in enqueue]
+        messages = [self.producer.address(self._allowed(one), origin=self.origin(), room=ROW) for one in enqueue]
+        self.producer.store(messages)  # a committed row must not be ahead of its payload
         self.effects.commit(items=items, messages=messages, result=result)
         self.producer.journal.enqueued(messages)
 

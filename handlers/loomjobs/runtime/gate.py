@@ -18,6 +18,7 @@ from loomjobs.runtime import aside
 from loomjobs.runtime.admission import Admission, Admitted, Waits, Wanted
 from loomjobs.runtime.ledger import Refused
 from loomjobs.runtime.ports import Run
+from loomjobs.runtime.remote import goes_by_payload
 from loomjobs.runtime.slot import Slot
 from loomjobs.runtime.worker import Worker
 
@@ -81,14 +82,16 @@ class Gate:
             return told + [(slot, Unread("the store did not answer a moment ago")) for slot in braked]
         looked = [(slot, self._look(slot)) for slot in braked]
         told += [(slot, verdict) for slot, verdict in looked if not isinstance(verdict, Go)]
-        asked = [slot for slot, verdict in looked if isinstance(verdict, Go)]
+        unclaimed = [slot for slot, verdict in looked if isinstance(verdict, Go)]
+        asked = [slot for slot in unclaimed if self._is_known(slot)]
+        told += [(slot, Go()) for slot in unclaimed if slot not in asked]
         answers = brakes.admit([self._wanted(slot) for slot in asked])
         return told + [(slot, self._verdict(slot, answer)) for slot, answer in zip(asked, answers, strict=True)]
 
     def admit_suspect(self, slot: Slot) -> Verdict:
         """The same for one whose run crashed. It takes no new slot of a rate: that run had one."""
         slot.reserved = self._worker.ledger.now()
-        if not self._worker.brakes.concern(slot.work):
+        if not self._worker.brakes.concern(slot.work) or not self._is_known(slot):
             return Go()
         (answer,) = self._worker.brakes.admit([self._wanted(slot)])
         if isinstance(answer, (Admitted, Waits)):
@@ -98,7 +101,7 @@ class Gate:
     def _look(self, slot: Slot) -> Verdict:
         """Whether its record is free to be claimed: otherwise it would take a slot, a lock or a probe for nothing."""
         worker = self._worker
-        if slot.is_first:
+        if slot.is_first and not _reads_ahead(slot):
             return Go()
         try:
             record = worker.ledger.read(slot.work.record_id)
@@ -113,6 +116,17 @@ class Gate:
         if isinstance(verdict, Lapsed):
             return Crashed(record)
         return Not(lambda: aside.stand_back(worker, slot.work, Refused(verdict, record), slot.run))
+
+    def _is_known(self, slot: Slot) -> bool:
+        """Whether its brakes know the value that they go by. Where its payload cannot be read nothing of the job will
+        run, so it needs none."""
+        if slot.remote is not None and _reads_ahead(slot):
+            try:
+                slot.remote.read()
+            except Exception:  # noqa: BLE001 kept: it is how the run ends
+                return False
+            slot.work = slot.remote.work
+        return True
 
     def _verdict(self, slot: Slot, answer: Admission) -> Verdict:
         worker = self._worker
@@ -147,3 +161,7 @@ class Gate:
 
     def _siblings(self, slot: Slot) -> tuple[Job[Any, Any], ...]:
         return self._worker.catalogue.on(slot.work.job.queue.name)
+
+
+def _reads_ahead(slot: Slot) -> bool:
+    return slot.remote is not None and goes_by_payload(slot.work)

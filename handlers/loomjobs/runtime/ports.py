@@ -64,6 +64,19 @@ class Sender(Protocol):
         ...
 
 
+class Payloads(Protocol):
+    """Objects beside messages. Its methods raise PayloadForbidden, PayloadUnavailable, and ConfigurationError where the
+    bucket is not known."""
+
+    def put(self, key: str, data: bytes, /) -> None:
+        """Store, in place of what was there. Durable when it returns."""
+        ...
+
+    def get(self, key: str, /, *, most: int) -> bytes:
+        """The object's first bytes, `most` of them at most. Raises PayloadMissing."""
+        ...
+
+
 class Depths(Protocol):
     def read(self, queue: str, /, *, age: bool) -> Reading:
         """Count a queue's messages now, and with `age` find out how old the oldest is. Raises whatever went wrong,

@@ -6,9 +6,12 @@ import asyncio
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 
+from loomjobs.core import limits
 from loomjobs.core.address import address
 from loomjobs.core.call import Call, Enqueued, Report
+from loomjobs.core.defaults import BODY_WARNING
 from loomjobs.core.errors import NotSent, PayloadTooLarge, UnknownOutcome
 from loomjobs.core.follow import Follow
 from loomjobs.core.outgoing import Origin, Outgoing, Sendable, Sent, packs
@@ -16,7 +19,8 @@ from loomjobs.core.sealed import Cipher
 from loomjobs.runtime.backpressure import Backpressure
 from loomjobs.runtime.caller import drop
 from loomjobs.runtime.gatherer import Gatherer
-from loomjobs.runtime.ports import Caller, Clock, Delivered, Depths, Journal, Roll, Sender, Store, Token
+from loomjobs.runtime.ports import Caller, Clock, Delivered, Depths, Journal, Payloads, Roll, Sender, Store, Token
+from loomjobs.runtime.storing import Storing
 from loomjobs.runtime.stream import Stream
 from loomjobs.runtime.tally import Tally
 from loomjobs.runtime.unique import Uniqueness
@@ -35,6 +39,7 @@ class Producer:
     in threads where it is above 1, and `aenqueue` in each event loop. `depths` is asked where a queue has an `admit=`;
     without it every queue takes everything, as for the ticks of schedules, which are due whatever is in the way.
     `caller` says what a call without an origin inherits. Encrypted fields need a `cipher`.
+    `payloads` keeps the payloads that go beside their messages.
     """
 
     def __init__(
@@ -51,6 +56,7 @@ class Producer:
         depths: Depths | None = None,
         caller: Caller = Origin,
         cipher: Cipher | None = None,
+        payloads: Payloads | None = None,
     ) -> None:
         self._sender = sender
         self.clock = clock
@@ -65,20 +71,41 @@ class Producer:
             None if depths is None else Backpressure(depths, clock=clock, roll=roll, trouble=journal.trouble)
         )
         self.cipher = cipher
+        self._storing = Storing(payloads)
+        self._warned: set[str] = set()
         self._gatherers: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Gatherer] = weakref.WeakKeyDictionary()
 
-    def address(self, one: Call, *, origin: Origin) -> Outgoing:
-        """The message of a call with an id of its own, for somebody else to send."""
-        id, now = self._token(), self.clock()
+    def address(self, one: Call, *, origin: Origin, room: int = limits.SQS_MESSAGE_BYTES) -> Outgoing:
+        """The message of a call with an id of its own, for somebody else to send, after its payload is stored."""
+        message = self._fitting(origin, partial(address, one, id=self._token(), now=self.clock(), room=room))
+        self._weigh(message)
+        return message
+
+    def _fitting(self, origin: Origin, made: Callable[..., Outgoing]) -> Outgoing:
+        """Without the trace and the correlation id where it would be too large only because of them."""
         try:
-            return address(one, id=id, now=now, origin=origin, cipher=self.cipher)
+            return made(origin=origin, cipher=self.cipher)
         except PayloadTooLarge:
             bare = replace(origin, trace=None, correlation=None)
             if bare == origin:
                 raise
-            message = address(one, id=id, now=now, origin=bare, cipher=self.cipher)
+            message = made(origin=bare, cipher=self.cipher)
             drop("trace and correlation id of a message", "it would be too large with them")
             return message
+
+    def store(self, messages: Sequence[Outgoing]) -> None:
+        """The payloads that go beside these messages. Raises PayloadForbidden, PayloadUnavailable."""
+        self._storing.store(messages)
+
+    def _weigh(self, message: Outgoing) -> None:
+        """Say once a job, and process, that its payloads are large for a queue."""
+        name, size = message.call.job.name, message.size
+        if size > BODY_WARNING and name not in self._warned:
+            self._warned.add(name)
+            self.journal.trouble(
+                f"{name}: a message has {size:,} bytes, over {BODY_WARNING:,}. Pass an address instead of the data, or "
+                f'give queue {message.call.job.queue.name} a body_limit= and oversized="offload"'
+            )
 
     def enqueue(self, one: Call, *, origin: Origin | None = None) -> Enqueued:
         """Send one. Raises NotSent (QueueFull) or UnknownOutcome; returning means that SQS has it or its double."""
@@ -120,7 +147,10 @@ class Producer:
         return self._unique.deliver(pack, self._let_in) if self._unique else self._let_in(pack)
 
     def _let_in(self, pack: Sequence[Outgoing], /) -> Delivered:
-        return self._backpressure.deliver(pack, self._send) if self._backpressure else self._send(pack)
+        return self._backpressure.deliver(pack, self._bring) if self._backpressure else self._bring(pack)
+
+    def _bring(self, pack: Sequence[Outgoing], /) -> Delivered:
+        return self._storing.deliver(pack, self._send)
 
     def forward(self, follows: Sequence[Follow]) -> None:
         """Send what follows other work, of one queue: promised when that was sent, so no queue is too full for it.

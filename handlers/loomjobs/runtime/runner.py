@@ -19,6 +19,7 @@ from loomjobs.core.job import Job
 from loomjobs.core.signals import Transient
 from loomjobs.runtime.caller import correlated
 from loomjobs.runtime.context import RunContext, running
+from loomjobs.runtime.remote import Remote
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,14 @@ class NeverRan:
     kind: str
 
 
-Ending: TypeAlias = Returned | Raised | NeverRan
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """Its payload, which is beside its message, could not be read: nothing of the job ran."""
+
+    error: Exception
+
+
+Ending: TypeAlias = Returned | Raised | NeverRan | Unread
 
 
 class JobTimeout(Transient):
@@ -112,6 +120,11 @@ def call(job: Job[Any, Any], payload: Any, ctx: JobContext) -> Ending:
     """A plain job's ending; only Alarm goes through."""
     token = running.set(ctx if isinstance(ctx, RunContext) else None)
     try:
+        if isinstance(payload, Remote):
+            try:
+                payload = payload.read()
+            except Exception as error:  # noqa: BLE001 sorted like any ending
+                return Unread(error)
         with correlated(ctx.correlation_id):
             value = job(payload, ctx)
     except Alarm:
@@ -135,8 +148,7 @@ async def bounded(job: Job[Any, Any], payload: Any, ctx: JobContext, seconds: fl
     try:
         with correlated(ctx.correlation_id):
             async with limit:
-                value = await job(payload, ctx)
-        ending = _never_ran(value) or Returned(value)
+                ending = await _awaited(job, payload, ctx)
     except TimeoutError as error:
         ending = timed_out(seconds) if limit.expired() else Raised(error)
     except Alarm:
@@ -151,6 +163,16 @@ async def bounded(job: Job[Any, Any], payload: Any, ctx: JobContext, seconds: fl
         task.cancel()
     stubborn = (await asyncio.wait(left, timeout=GRACE))[1] if left else set[asyncio.Task[Any]]()
     return ending, not stubborn
+
+
+async def _awaited(job: Job[Any, Any], payload: Any, ctx: JobContext) -> Ending:
+    if isinstance(payload, Remote):
+        try:
+            payload = await asyncio.to_thread(payload.read)
+        except Exception as error:  # noqa: BLE001 as above
+            return Unread(error)
+    value = await job(payload, ctx)
+    return _never_ran(value) or Returned(value)
 
 
 _making: ContextVar[JobContext | None] = ContextVar("loomjobs_making", default=None)

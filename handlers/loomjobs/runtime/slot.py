@@ -13,18 +13,21 @@ from loomjobs.core.work import Work
 from loomjobs.runtime.admission import Hold, Result
 from loomjobs.runtime.context import RunContext
 from loomjobs.runtime.ports import Run
+from loomjobs.runtime.remote import Remote
 
 
 @dataclass(slots=True, eq=False)
 class Slot:
     """`place` is its index in the batch. What it holds comes one after the other: a hold of the brakes, a claim, a
-    context while it runs, a result for the brakes. `lapsed` is the record of the run that crashed before it, `reserved`
-    the slot of a rate that its record keeps (epoch ms), `hush` ends its heartbeat."""
+    context while it runs, a result for the brakes. `remote` is its payload where that is beside its message, `lapsed`
+    the record of the run that crashed before it, `reserved` the slot of a rate that its record keeps (epoch ms), `hush`
+    ends its heartbeat."""
 
     place: int
     delivery: Delivery
     work: Work
     run: Run
+    remote: Remote | None = None
     lapsed: Record | None = None
     reserved: int | None = None
     hold: Hold | None = None

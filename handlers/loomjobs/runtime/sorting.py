@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from loomjobs.core import defaults
 from loomjobs.core.breaker import blamed
 from loomjobs.core.budget import Spent, Waiting
 from loomjobs.core.classify import classify
@@ -11,9 +13,17 @@ from loomjobs.core.decision import (
     Acknowledge,
     DeferFor,
     Failure,
+    Reason,
     RetryIn,
 )
-from loomjobs.core.errors import LostClaim
+from loomjobs.core.errors import (
+    BadPayload,
+    CipherUnavailable,
+    LostClaim,
+    PayloadMissing,
+    PayloadTampered,
+    PayloadUnavailable,
+)
 from loomjobs.core.expiry import verdict_on_retry
 from loomjobs.core.failure import failure_of, redacted
 from loomjobs.core.record import Record
@@ -28,7 +38,7 @@ from loomjobs.runtime.ledger import Closing
 from loomjobs.runtime.ports import (
     Run,
 )
-from loomjobs.runtime.runner import Ending, NeverRan, Raised, Returned
+from loomjobs.runtime.runner import Ending, NeverRan, Raised, Returned, Unread
 from loomjobs.runtime.worker import Worker
 
 
@@ -75,6 +85,8 @@ def sort(
         case NeverRan(kind):
             text = f"it returned {kind}, so nothing of it ran. Declare it `async def`, or return its result."
             return burial.die(worker, work, record, run, "returned-awaitable", Failure("NeverRan", text, "never-ran"))
+        case Unread(error):
+            return _unread(worker, work, record, run, error)
         case Raised(Defer() as signal):
             return _put_off(worker, work, record, run, signal.seconds(worker.clock()), _told(work, signal.why))
         case Raised(Continue()):
@@ -88,7 +100,7 @@ def blame(worker: Worker, work: Work, ending: Ending) -> tuple[Result, str | Non
     match ending:
         case Returned():
             return "succeeded", None
-        case Raised(Signal()):
+        case Raised(Signal()) | Unread():
             return "deferred", None
         case Raised(error):
             sorting = classify(error, work.job.options.retry, now=worker.clock())
@@ -98,6 +110,25 @@ def blame(worker: Worker, work: Work, ending: Ending) -> tuple[Result, str | Non
             return ("failed" if service is None else "failed-by-service"), service
         case _:
             return "failed", None
+
+
+def _unread(worker: Worker, work: Work, record: Record, run: Run, error: Exception) -> Run | Open:
+    """Nothing of the job ran: no attempt is charged where its payload is lost, or S3 is. A right that is missing uses
+    up attempts, since that does not mend itself."""
+    if isinstance(error, (PayloadUnavailable, CipherUnavailable)):
+        return _put_off(worker, work, record, run, worker.between(defaults.HAND_BACK), f"payload not read: {error}")
+    reason: Reason | None = next((each for kind, each in _UNREADABLE.items() if isinstance(error, kind)), None)
+    if reason is None:
+        return _failed(worker, work, record, run, error, None)
+    failure = _failure(work, error)
+    return burial.die(worker, work, record, replace(run, failure=failure), reason, failure, charge=False)
+
+
+_UNREADABLE: Mapping[type[Exception], Reason] = {
+    PayloadMissing: "payload-missing",
+    PayloadTampered: "payload-tampered",
+    BadPayload: "bad-payload",
+}
 
 
 def _failed(

@@ -26,6 +26,7 @@ from loomjobs.runtime.ports import (
     DeadLetterQueue,
     Journal,
     Messages,
+    Payloads,
     Pulse,
     Renewals,
     Roll,
@@ -48,6 +49,7 @@ class Worker:
     renewals: Renewals
     producer: Producer
     transactor: Transactor
+    payloads: Payloads
     addresses: Addresses
     journal: Journal
     lanes: Lanes
