@@ -7,10 +7,13 @@ from datetime import timedelta
 
 import pytest
 
-from loomjobs import JobContext, status, wait
+from loomjobs import EACH_ENQUEUE, JobContext, call, job, status, wait
+from loomjobs.core.catalogue import Catalogue
 from loomjobs.core.errors import InvalidOption
+from loomjobs.core.registry import isolated
+from loomjobs.local.backend import Backend
 from loomjobs.runtime.status import reading
-from tests.runtime.world import Work, World
+from tests.runtime.world import STANDARD, Work, World
 
 TICK = timedelta(milliseconds=5)
 
@@ -72,6 +75,28 @@ def test_wait_returns_when_it_is_over() -> None:
         done = wait(world.job, Work("a"), timeout=timedelta(seconds=20), every=TICK)
     later.join()
     assert (done.state, done.result()) == ("succeeded", "a")
+
+
+def test_an_enqueue_without_a_business_key_is_looked_up_by_its_id() -> None:
+    ran: list[str] = []
+    with isolated():
+
+        @job("test.each", queue=STANDARD, key=EACH_ENQUEUE)
+        def each(work: Work, ctx: JobContext) -> int:
+            ran.append(work.name)
+            return 7
+
+    backend = Backend(Catalogue((each,)))
+    sent = backend.producer.enqueue(call(each, Work("a"), track=True))
+    with reading(backend.store):
+        assert status(each, key=sent.id).state == "queued"
+        while backend.step() or backend.advance_to_next():
+            pass
+        assert wait(each, key=sent.id, timeout=timedelta(seconds=5), every=TICK).result() == 7
+        with pytest.raises(InvalidOption, match="Pass key= with the id that enqueue returned"):
+            status(each, Work("a"))
+        with pytest.raises(InvalidOption, match="a payload or key=, not both"):
+            status(each, Work("a"), key="x")  # type: ignore[call-overload]
 
 
 def test_wait_gives_up_with_the_last_state() -> None:

@@ -346,6 +346,8 @@ def test_what_the_queue_did_not_take_may_be_queued_again_at_once() -> None:
     broken._sender = Answers([Sent("refused", "no right")])
     with pytest.raises(NotSent, match="no right"):
         broken.enqueue(unique(world))
+    with reading(world.backend.store):
+        assert status(world.job, Work("a")).state == "unknown"
     before = world.backend.clock.now
     assert enqueue(world, unique_for=HOUR).outcome == "accepted"
     assert world.backend.clock.now == before  # it waited for nothing

@@ -81,6 +81,11 @@ class Record:
         """It waits for a worker, and not for a later instant; `now` in epoch milliseconds."""
         return self.status in (WAITING, QUEUED) and self.not_before <= now and not self.cancelled
 
+    @property
+    def is_released(self) -> bool:
+        """It was reserved for a message that was not sent after all."""
+        return self.status == QUEUED and not self.queued_at and not self.reserved_until
+
     def unchanged(self) -> Condition:
         """Nobody has claimed, ended or reopened the record since it was read."""
         owner: Condition = Is("owner", "=", self.owner) if self.owner else Absent("owner")

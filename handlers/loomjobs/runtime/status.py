@@ -88,22 +88,21 @@ def reading(store: Store) -> Generator[None]:
 def status(job: Job[P, Coroutine[Any, Any, R]], payload: P, /) -> Status[R]: ...
 @overload
 def status(job: Job[P, R], payload: P, /) -> Status[R]: ...
-def status(job: Job[Any, Any], payload: Any, /) -> Status[Any]:
-    """The state of the job with this payload's key. Raises InvalidOption for EACH_ENQUEUE, which has no such key."""
-    key = call(job, payload).key
-    if key is None:
-        raise InvalidOption(
-            f"{job.name}: with EACH_ENQUEUE every enqueue has a key of its own, so a payload has no status"
-        )
-    return status_of(job, key)
+@overload
+def status(job: Job[Any, Coroutine[Any, Any, R]], /, *, key: str) -> Status[R]: ...
+@overload
+def status(job: Job[Any, R], /, *, key: str) -> Status[R]: ...
+def status(job: Job[Any, Any], payload: Any = None, /, *, key: str | None = None) -> Status[Any]:
+    """The state of the job with this payload's key, or with `key` itself: of an EACH_ENQUEUE job the `id` that
+    `enqueue` returned, since its payload has no key. Raises InvalidOption."""
+    return status_of(job, _key(job, payload, key))
 
 
 def status_of(job: Job[Any, Any], key: str, /) -> Status[Any]:
-    """The same by the key itself."""
     item = reader().read(record_id(job.name, key))
-    if item is None:
+    record = None if item is None else Record.of(item)
+    if record is None or record.is_released:
         return Status(job, key, "unknown", 0)
-    record = Record.of(item)
     state = state_of(record.status)
     attempts = record.attempts + (record.status in (states.COMPLETED, states.INPROGRESS))
     return Status(job, key, state, attempts, record.why, record.result, _newest(record), record.progress)
@@ -115,18 +114,45 @@ def wait(
 ) -> Status[R]: ...
 @overload
 def wait(job: Job[P, R], payload: P, /, *, timeout: timedelta, every: timedelta = ...) -> Status[R]: ...
-def wait(job: Job[Any, Any], payload: Any, /, *, timeout: timedelta, every: timedelta = _EVERY) -> Status[Any]:
+@overload
+def wait(
+    job: Job[Any, Coroutine[Any, Any, R]], /, *, key: str, timeout: timedelta, every: timedelta = ...
+) -> Status[R]: ...
+@overload
+def wait(job: Job[Any, R], /, *, key: str, timeout: timedelta, every: timedelta = ...) -> Status[R]: ...
+def wait(
+    job: Job[Any, Any],
+    payload: Any = None,
+    /,
+    *,
+    timeout: timedelta,
+    key: str | None = None,
+    every: timedelta = _EVERY,
+) -> Status[Any]:
     """The status once the job is over, looked up `every` half second: for tests and scripts, not for request handlers.
 
     Raises TimeoutError, with the last state, after `timeout`; InvalidOption as `status` does.
     """
+    key = _key(job, payload, key)
     until = time.monotonic() + timeout.total_seconds()
-    while not (now := status(job, payload)).is_over:
+    while not (now := status_of(job, key)).is_over:
         left = until - time.monotonic()
         if left <= 0:
-            raise TimeoutError(f"{job.name} {now.key} is {now.state} after {timeout}")
+            raise TimeoutError(f"{job.name} {key} is {now.state} after {timeout}")
         time.sleep(min(left, every.total_seconds()))
     return now
+
+
+def _key(job: Job[Any, Any], payload: Any, key: str | None) -> str:
+    if key is not None and payload is not None:
+        raise InvalidOption(f"{job.name}: give a payload or key=, not both")
+    found = call(job, payload).key if key is None else key
+    if not found:
+        raise InvalidOption(
+            f"{job.name}: with EACH_ENQUEUE every enqueue has a key of its own, so a payload has no status. Pass key= "
+            "with the id that enqueue returned."
+        )
+    return found
 
 
 def state_of(status: str) -> State:
