@@ -42,7 +42,7 @@ def address(
     due = now + timedelta(seconds=delay)
     inherited = origin.expires if origin.expires is not None and (not delay or due < origin.expires) else None
     sealed = seal(call.job, call.encoded, id=id, cipher=cipher)
-    then = after(call, key=key, origin=replace(origin, tenant=tenant), cipher=cipher)
+    then = after(call, key=key, origin=origin, cipher=cipher)
     written = partial(
         render,
         job=call.job.name,

@@ -112,7 +112,7 @@ def follow_of(call: Call, *, id: str, origin: Origin, cipher: Cipher | None = No
     key = call.key if call.key is not None else id
     tenant = call.tenant if call.tenant is not None else origin.tenant
     sealed = seal(call.job, call.encoded, id=id, cipher=cipher)
-    then = after(call, key=key, origin=replace(origin, tenant=tenant), cipher=cipher)
+    then = after(call, key=key, origin=origin, cipher=cipher)
     fifo = call.job.queue.fifo
     envelope = render(
         job=call.job.name,
@@ -153,7 +153,8 @@ def after(one: Call, *, key: str, origin: Origin, cipher: Cipher | None = None) 
     if one.then is None:
         return None
     id = following_id(f"{one.job.name}#{key}", one.then)
-    return follow_of(one.then, id=id, origin=origin.deeper(), cipher=cipher)
+    inherited = origin if one.tenant is None else replace(origin, tenant=one.tenant)
+    return follow_of(one.then, id=id, origin=inherited.deeper(), cipher=cipher)
 
 
 def following_id(first: str, then: Call) -> str:

@@ -34,10 +34,10 @@ class Outgoing:
     trace: str | None = None
     correlation: str | None = None
     parcel: Parcel | None = None
+    size: int = field(init=False, repr=False, compare=False)
 
-    @property
-    def size(self) -> int:
-        return len(self.body.encode())
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "size", len(self.body.encode()))
 
 
 class Sendable(Protocol):

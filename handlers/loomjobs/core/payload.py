@@ -53,7 +53,7 @@ def decode(data: object, type_: type[T], /, *, strict: bool = False) -> T:
 def parse(text: str | bytes, /) -> object:
     """JSON text as plain values: no duplicate members, no NaN or Infinity, nesting up to 64."""
     try:
-        data = json.loads(text, object_pairs_hook=_members, parse_constant=_constant)
+        data = _parsed(text)
     except BadPayload:
         raise
     except (ValueError, RecursionError) as error:  # JSONDecodeError and UnicodeDecodeError are ValueErrors
@@ -81,7 +81,7 @@ def _encode(payload: object, type_: Any) -> bytes:
     _walk(payload, "$", 0)
     try:
         encoded = _dump(payload, type_)
-        again = _dump(_convert(parse(encoded), type_), type_)
+        again = _dump(_convert(_parsed(encoded), type_), type_)  # its values were walked above
     except BadPayload:
         raise
     except (TypeError, ValueError, RecursionError, AttributeError, msgspec.MsgspecError) as error:
@@ -138,6 +138,10 @@ def _convert(data: object, type_: Any) -> Any:
     if is_pydantic(type_):
         return type_.model_validate_json(json.dumps(data), strict=True)
     return msgspec.convert(data, type_, strict=True)
+
+
+def _parsed(text: str | bytes) -> Any:
+    return json.loads(text, object_pairs_hook=_members, parse_constant=_constant)
 
 
 def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
+from functools import lru_cache
 from typing import Any, get_origin
 
 import msgspec
@@ -31,7 +32,14 @@ def field_names(type_: Any) -> tuple[str, ...]:
 
 def fields_of(value: object) -> tuple[str, ...]:
     """The fields of a payload object."""
-    return field_names(type(value))
+    class_: Any = type(value)  # mypy takes a class for unhashable
+    return _class_fields(class_)
+
+
+@lru_cache(maxsize=1_024)
+def _class_fields(type_: Hashable) -> tuple[str, ...]:
+    """Of a class they never change, and every value of every message is asked."""
+    return field_names(type_)
 
 
 def check_type(type_: Any) -> list[str]:
