@@ -16,13 +16,14 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from benchmarks.invocation import Context, event_of
 from benchmarks.table import Table
 
 CHILDREN = (5_000, 50_000)
@@ -35,13 +36,6 @@ VISIBILITY = 20
 @dataclass(frozen=True)
 class Child:
     number: int
-
-
-class Context:
-    """Lambda's context, as far as a worker uses it."""
-
-    def get_remaining_time_in_millis(self) -> int:
-        return 60_000
 
 
 def measure() -> Sequence[Table]:
@@ -181,7 +175,7 @@ def work(place: str) -> Mapping[str, float]:
         counts["delivered"] += len(messages)
         _double(sqs, url, messages)
         with redirect_stdout(io.StringIO()):
-            left = {each["itemIdentifier"] for each in handler(_event(messages), Context())["batchItemFailures"]}
+            left = {each["itemIdentifier"] for each in handler(event_of(messages), Context())["batchItemFailures"]}
         done = [each for each in messages if each["MessageId"] not in left and _share(each, "ack") >= UNACKNOWLEDGED]
         _delete(sqs, url, done)
     return {"memory": _peak(), "delivered": counts["delivered"], "marks": counts["marks"]}
@@ -216,24 +210,6 @@ def _delete(sqs: Any, url: str, messages: Sequence[Any]) -> None:
     entries = [{"Id": str(place), "ReceiptHandle": each["ReceiptHandle"]} for place, each in enumerate(messages)]
     if entries:
         sqs.delete_message_batch(QueueUrl=url, Entries=entries)
-
-
-def _event(messages: Sequence[Any]) -> dict[str, Any]:
-    return {"Records": list(_records(messages))}
-
-
-def _records(messages: Sequence[Any]) -> Iterator[dict[str, Any]]:
-    for message in messages:
-        yield {
-            "messageId": message["MessageId"],
-            "receiptHandle": message["ReceiptHandle"],
-            "body": message["Body"],
-            "attributes": message["Attributes"],
-            "messageAttributes": {},
-            "eventSource": "aws:sqs",
-            "eventSourceARN": "arn:aws:sqs:us-east-1:000000000000:batch",
-            "awsRegion": "us-east-1",
-        }
 
 
 def _peak() -> float:

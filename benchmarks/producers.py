@@ -43,6 +43,7 @@ VARIANTS = (
     Variant("boto3 send_message loop", "loop", 1_500, 120),
     Variant("Celery apply_async, kombu SQS", "celery", 1_000, 120),
     Variant("dramatiq_sqs send", "dramatiq", 1_500, 120),
+    Variant("Loomjobs enqueue_many, 1 sender", "ours-1", 8_000, 1_000),
     Variant("Loomjobs enqueue_many, 8 senders (the default)", "ours-8", 8_000, 8_000),
     Variant("Loomjobs enqueue_many, 16 senders", "ours-16", 8_000, 12_000),
 )

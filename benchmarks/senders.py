@@ -85,6 +85,7 @@ SENDERS: dict[str, Callable[[str], Send]] = {
     "loop": loop,
     "celery": celery,
     "dramatiq": dramatiq,
+    "ours-1": lambda url: ours(url, senders=1),
     "ours-8": lambda url: ours(url, senders=8),
     "ours-16": lambda url: ours(url, senders=16),
 }

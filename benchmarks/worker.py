@@ -14,6 +14,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from benchmarks.invocation import Context, event_of
 from benchmarks.table import Samples, Table
 
 ROUNDS, BATCHES = 7, 10
@@ -22,13 +23,6 @@ ROUNDS, BATCHES = 7, 10
 @dataclass(frozen=True)
 class Order:
     id: str
-
-
-class Context:
-    """Lambda's context, as far as both use it."""
-
-    def get_remaining_time_in_millis(self) -> int:
-        return 60_000
 
 
 def measure() -> Sequence[Table]:
@@ -181,20 +175,8 @@ class _Bench:
         received = self.sqs.receive_message(
             QueueUrl=self.url, MaxNumberOfMessages=10, VisibilityTimeout=600, AttributeNames=["All"]
         )
-        return {"Records": [self._record(each) for each in received["Messages"]]}
+        return event_of(received["Messages"])
 
     def _entry(self, place: int) -> dict[str, Any]:
         self._next += 1
         return {"Id": str(place), "MessageBody": json.dumps({"job": "bench.order", "payload": {"id": str(self._next)}})}
-
-    def _record(self, message: Any) -> dict[str, Any]:
-        return {
-            "messageId": message["MessageId"],
-            "receiptHandle": message["ReceiptHandle"],
-            "body": message["Body"],
-            "attributes": message["Attributes"],
-            "messageAttributes": {},
-            "eventSource": "aws:sqs",
-            "eventSourceARN": "arn:aws:sqs:us-east-1:000000000000:bench",
-            "awsRegion": "us-east-1",
-        }
