@@ -183,7 +183,7 @@ def work(place: str) -> Mapping[str, float]:
 
 def _counting(counts: Counter[str]) -> Any:
     def count(params: Any, **_: Any) -> None:
-        counts["marks"] += params["Key"]["id"]["S"].startswith("batch:")
+        counts["marks"] += params["Key"]["id"]["S"].startswith("batch")
 
     return count
 

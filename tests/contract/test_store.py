@@ -108,13 +108,13 @@ def test_sets_take_and_lose_numbers_and_are_gone_when_they_are_empty(store: Stor
     mended = store.write(done_write("b", 0, [2, 3], expires=TTL)).item
     assert mended is not None
     assert (mended["done"], "bad" in mended, "f2" in mended) == (frozenset({1, 2, 3}), False, False)
-    assert Page.of(mended) == Page.of(store.read("batch:b:0") or {})
+    assert Page.of(mended) == Page.of(store.read("batch-page:0:b") or {})
 
 
 def test_of_many_writes_those_that_one_call_cannot_carry_are_carried_out_too(store: Store) -> None:
     writes = [done_write("b", page, [page], expires=TTL) for page in range(3)] + [open_write("b", expires=TTL)]
     assert all(isinstance(answer, Written) and answer.applied for answer in store.write_many(writes))
-    assert Page.of(store.read("batch:b:2") or {}).done == frozenset({2})
+    assert Page.of(store.read("batch-page:2:b") or {}).done == frozenset({2})
 
 
 @pytest.mark.parametrize("ending", ["complete", "fail", "defer", "die"])

@@ -28,7 +28,8 @@ from loomjobs import (
     job,
 )
 from loomjobs.core.catalogue import Catalogue
-from loomjobs.core.errors import InvalidOption, StoreUnavailable, UndeclaredSend
+from loomjobs.core.errors import InvalidOption, NotSent, StoreUnavailable, UndeclaredSend
+from loomjobs.core.fan import Member
 from loomjobs.core.outgoing import Sent
 from loomjobs.core.registry import isolated
 from loomjobs.local.backend import Backend, Killed
@@ -77,7 +78,7 @@ class World:
             self.child = job(
                 "test.child", queue=queue, key=key, sends=[self.end], retry=Retry(attempts=attempts), **group
             )(child)
-            self.source = job("test.source", queue=SOURCE, key="name", sends=[self.child])(source)
+            self.source = job("test.source", queue=SOURCE, key="name", sends=[self.child, self.end])(source)
         self.backend = Backend(Catalogue((self.end, self.child, self.source)))
 
     def batch(self, name: str = "b") -> Batch:
@@ -333,7 +334,7 @@ def test_workers_that_die_between_an_end_and_its_mark_lose_and_double_nothing(ki
     write, count = world.backend.store.write, [0]
 
     def dying(one: Any) -> Any:
-        if one.id.startswith("batch:"):
+        if one.id.startswith("batch"):
             count[0] += 1
             if count[0] in kills:
                 if count[0] % 2:
@@ -357,7 +358,7 @@ def test_a_store_that_does_not_take_the_mark_brings_the_message_back() -> None:
     write, refused = world.backend.store.write, [0]
 
     def refusing(one: Any) -> Any:
-        if one.id.startswith("batch:") and refused[0] < 5:
+        if one.id.startswith("batch") and refused[0] < 5:
             refused[0] += 1
             raise StoreUnavailable("away")
         return write(one)
@@ -388,3 +389,152 @@ def test_an_end_that_its_queue_does_not_take_is_sent_with_the_next_delivery() ->
         world.drain()
     assert world.told == ["b done"]
     assert not refusals
+
+
+# -- found by trying to break it --------------------------------------------------------------------
+def test_on_fifo_sqs_swallows_no_child_for_a_message_that_is_none() -> None:
+    world = World(queue=ORDERED)
+    with world.here():
+        world.backend.producer.enqueue(call(world.child, Child(1)))
+        with world.batch() as batch:
+            batch.add(world.child, [Child(0), Child(1), Child(1)], cap=10)
+        world.drain()
+    assert world.told == ["b done"]
+    assert world.ran == Counter([0, 1])
+
+
+def test_the_job_that_closes_may_have_to_send_the_end() -> None:
+    world = World()
+    world.start = lambda ctx: world.fan_out(0)
+    with isolated():
+
+        @job("test.other", queue=SOURCE, key="name", sends=[world.child])
+        def other(whole: Whole, ctx: JobContext) -> None:
+            with pytest.raises(UndeclaredSend, match=r"test.other sends test.end"):
+                world.fan_out(0)
+
+    backend = world.backend = Backend(Catalogue((world.end, world.child, world.source, other)))
+    with world.here():
+        for each in (world.source, other):
+            backend.producer.enqueue(call(each, Whole("s")))
+        world.drain()
+    assert world.told == ["b done"]
+
+
+def test_a_close_that_breaks_off_before_the_number_is_known_completes_nothing_too_early() -> None:
+    world = World()
+    write = world.backend.store.write
+
+    def refusing(one: Any) -> Any:
+        if "total" in one.sets:
+            raise StoreUnavailable("away")
+        return write(one)
+
+    with world.here():
+        world.backend.store.write = refusing  # type: ignore[method-assign]
+        with pytest.raises(StoreUnavailable):
+            world.fan_out(150)
+        world.backend.store.write = write  # type: ignore[method-assign]
+        world.fan_out(220)
+        for _ in range(17):
+            world.backend.deliver("children")
+        assert world.told == []
+        world.drain()
+    assert world.ran == Counter(range(220))
+    assert world.told == ["b done"]
+
+
+def test_pages_beyond_the_end_do_not_stand_for_those_within_it() -> None:
+    world = World()
+    with world.here():
+        world.batch().add(world.child, [], cap=1)
+        for number in range(200, 400):  # of a run that died before its cursor moved, and offered more
+            member = Member.of("b", number)
+            world.backend.producer.enqueue(replace(call(world.child, Child(number)), batch=str(member), id=member.id))
+        world.drain()
+        world.fan_out(200)
+        assert world.told == []
+        world.drain()
+    assert world.told == ["b done"]
+
+
+def test_a_batch_that_broke_off_takes_nothing_more_and_a_new_one_goes_on() -> None:
+    world = World(key=EACH_ENQUEUE)
+    sender = world.backend.producer._sender
+    with world.here():
+        batch = world.batch()
+        world.backend.producer._sender = _Refusing()
+        with pytest.raises(NotSent):
+            batch.add(world.child, [Child(number) for number in range(20)], cap=100)
+        world.backend.producer._sender = sender
+        for again in (batch.close, lambda: batch.add(world.child, [Child(0)], cap=1)):
+            with pytest.raises(InvalidOption, match="go on with a new one of the same key"):
+                again()
+        world.fan_out(30)
+        world.drain()
+    assert world.ran == Counter(range(30))
+    assert world.told == ["b done"]
+
+
+class _Refusing:
+    def send(self, queue: str, messages: Any, /) -> Any:
+        return [Sent("refused", "no right") for _ in messages]
+
+
+def test_keys_that_look_like_parts_of_others_are_batches_of_their_own() -> None:
+    world = World()
+    with world.here():
+        for name in ("a:1", "a", "a:calls", "1:a"):
+            with world.batch(name) as batch:
+                batch.add(world.child, (Child(number) for number in range(150)), cap=150)
+        world.drain()
+    assert sorted(world.told) == ["1:a done", "a done", "a:1 done", "a:calls done"]
+
+
+def test_a_run_however_short_comes_a_page_further() -> None:
+    world = World()
+    with isolated():
+
+        @job("test.short", queue=SOURCE, key="name", timeout=timedelta(seconds=3), sends=[world.child, world.end])
+        def short(whole: Whole, ctx: JobContext) -> None:
+            world.fan_out(1_200)
+
+    world.backend = Backend(Catalogue((world.end, world.child, short)))
+    with world.here():
+        enqueue(short, Whole("s"))
+        world.drain()
+    assert world.told == ["b done"]
+    assert world.ran == Counter(range(1_200))
+
+
+def test_offering_nothing_where_something_was_sent_is_an_error() -> None:
+    world = World()
+    with world.here():
+        world.batch().add(world.child, (Child(number) for number in range(500)), cap=500)
+        with pytest.raises(InvalidOption, match="this run has offered 0"):
+            world.fan_out(0)
+
+
+def test_failures_with_long_keys_fit_their_page() -> None:
+    world = World()
+    with world.here():
+        world.fan_out(1)
+        (message,) = world.backend.queues["children"].messages
+        message.body = message.body.replace('"key":"0"', f'"key":"{"k" * 5_000}"')
+        world.behave = _refuse
+        world.drain()
+        (why,) = batch_status("b").failures
+    assert len(why) == 300
+
+
+def _refuse(child: Child, ctx: JobContext) -> None:
+    raise Permanent("no")
+
+
+def test_a_place_that_is_none_harms_no_neighbour() -> None:
+    world = World()
+    body = '{"job": "test.child", "payload": {"number": 1, "group": "g"}, "batch": "b#0.' + "9" * 5_000 + '"}'
+    world.backend.queues["children"].send(body, now=world.backend.clock())
+    world.backend.producer.enqueue(call(world.child, Child(2)))
+    world.drain()
+    assert world.ran == Counter([1, 2])

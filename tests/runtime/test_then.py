@@ -15,6 +15,7 @@ from loomjobs.core.call import Call
 from loomjobs.core.catalogue import Catalogue
 from loomjobs.core.errors import InvalidOption, PayloadTooLarge, UndeclaredSend
 from loomjobs.core.follow import Follow
+from loomjobs.core.outgoing import Sent
 from loomjobs.core.registry import isolated
 from loomjobs.local.backend import Backend, Killed
 
@@ -211,3 +212,53 @@ def test_what_follows_is_of_the_same_tenant_and_request() -> None:
     with correlation("req-1"):
         world.go(world.one("a", world.one("b", call(world.last, Work("c"))), tenant="t1"))
     assert seen == [("t1", "req-1")] * 3
+
+
+# -- found by trying to break it --------------------------------------------------------------------
+def test_on_fifo_what_something_follows_is_not_swallowed_for_a_message_that_nothing_follows() -> None:
+    world = World()
+    with isolated():
+
+        @job("test.lined", queue=NEXT, key="name", group="group", sends=[world.last])
+        def lined(work: Work, ctx: JobContext) -> None:
+            world.ran.append(work.name)
+
+    world.backend = Backend(Catalogue((world.first, world.last, lined)))
+    world.go(call(lined, Work("a")))
+    world.go(call(lined, Work("a"), then=call(world.last, Work("b"))))
+    assert world.ran == ["a", "b"]
+
+
+def test_work_that_runs_anew_is_followed_anew() -> None:
+    world = World()
+    for _ in range(2):
+        world.go(world.one("a", call(world.last, Work("told")), unique_for=timedelta(hours=1)))
+        world.backend.clock.advance(timedelta(hours=2))
+    assert world.ran == ["a", "told"] * 2
+
+
+def test_characters_that_sqs_does_not_take_are_escaped_in_what_follows_too() -> None:
+    world = World()
+    world.go(world.one("a", call(world.last, Work("x\ufffe\uffff\x00"))))
+    assert world.ran == ["a", "x\ufffe\uffff\x00"]
+
+
+def test_one_that_cannot_be_sent_brings_back_its_own_message_only() -> None:
+    world = World()
+    sender = world.backend.producer._sender
+
+    class Picky:
+        def send(self, queue: str, messages: Any, /) -> Any:
+            return [
+                Sent("refused", "no") if "poison" in each.body and queue == "next" else sender.send(queue, [each])[0]
+                for each in messages
+            ]
+
+    world.backend.producer._sender = Picky()
+    for name in ("a", "b", "c"):
+        follower = call(world.last, Work("poison" if name == "b" else f"after {name}"))
+        world.backend.producer.enqueue(world.one(name, follower))
+    world.backend.deliver("first")
+    world.backend.deliver("next")
+    assert world.ran == ["a", "b", "c", "after a", "after c"]
+    assert world.backend.pending() == 1

@@ -486,3 +486,78 @@ def test_a_job_with_encrypted_fields_is_reserved_runs_and_may_be_followed_by_ano
     while backend.step() or backend.advance_to_next():
         pass
     assert ran == ["pay DE89370400440532013000", "book DE89370400440532013000"]
+
+
+# -- found by trying to break it --------------------------------------------------------------------
+class Refusing:
+    def send(self, queue: str, messages: Sequence[Sendable], /) -> Sequence[Sent]:
+        return [Sent("refused", "no right") for _ in messages]
+
+
+@pytest.mark.parametrize("ending", ["COMPLETED", "CANCELLED"])
+def test_a_rerun_that_was_not_sent_leaves_the_record_as_it_was(ending: str) -> None:
+    from loomjobs.runtime.cancelling import cancel_of
+
+    world = World()
+    enqueue(world, delay=timedelta(minutes=5))
+    if ending == "CANCELLED":
+        cancel_of(world.job, "a", store=world.backend.store, clock=world.backend.clock)
+    else:
+        world.drain()
+    before = dict(world.backend.store.items["test.work#a"])
+    sender, world.backend.producer._sender = world.backend.producer._sender, Refusing()
+    with bound(world.backend.producer), pytest.raises(NotSent):
+        rerun(world.job, Work("a"))
+    world.backend.producer._sender = sender
+    after = dict(world.backend.store.items["test.work#a"])
+    assert {name: value for name, value in after.items() if name != "epoch"} == {
+        name: value for name, value in before.items() if name != "epoch"
+    }
+    enqueue(world)
+    world.drain()
+    assert world.effects == ([] if ending == "CANCELLED" else ["a"])
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_a_reservation_without_a_message_is_no_key_conflict(dies: bool) -> None:
+    world = World()
+    if dies:
+        with pytest.raises(Killed):
+            producer(world.backend, Steps(1)).enqueue(call(world.job, Work("a", "other"), track=True))
+    else:
+        broken = producer(world.backend, Steps())
+        broken._sender = Refusing()
+        with pytest.raises(NotSent):
+            broken.enqueue(call(world.job, Work("a", "other"), track=True))
+    enqueue(world)
+    world.drain()
+    assert world.effects == ["a"]
+
+
+def test_producers_that_want_the_same_work_in_another_order_do_not_wait_for_each_other() -> None:
+    world = World()
+    world.backend.store = Locked()
+    keys = [f"k{number}" for number in range(10)]
+    calls = [unique(world, key) for key in (*keys, *reversed(keys))]
+    waits: list[float] = []
+
+    def pause(seconds: float) -> None:
+        waits.append(seconds)
+        threading.Event().wait(seconds / 10)
+
+    report = producer(world.backend, Steps(), senders=4, pause=pause).enqueue_many(calls)
+    assert (report.accepted, report.duplicate, messages(world)) == (10, 10, 10)
+    assert sum(waits) < 2
+
+
+def test_on_fifo_nothing_overtakes_one_whose_record_did_not_answer() -> None:
+    world = World(FIFO)
+    calls = [call(world.job, Work("1st"), unique_for=HOUR), call(world.job, Work("2nd"))]
+    world.backend.store.faults = ["refused", "refused"]
+    with pytest.raises(NotSent) as caught:
+        world.backend.producer.enqueue_many(calls)
+    assert [one.payload.name for one in caught.value.report.unsent] == ["1st", "2nd"]
+    assert messages(world) == 0
+    assert world.backend.producer.enqueue_many(caught.value.report.unsent).accepted == 2
+    world.drain()
+    assert world.effects == ["1st", "2nd"]

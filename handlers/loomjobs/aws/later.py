@@ -31,9 +31,11 @@ class AnytimeSender:
         self._clock = clock
 
     def send(self, queue: str, messages: Sequence[Sendable], /) -> Sequence[Sent]:
+        """The schedules come first: where they are not configured, nothing is sent."""
+        later = iter([self._schedule(queue, each) for each in messages if is_far(each)])
         soon = [message for message in messages if not is_far(message)]
         sent = iter(self._soon.send(queue, soon) if soon else ())
-        return [self._schedule(queue, each) if is_far(each) else next(sent) for each in messages]
+        return [next(later) if is_far(each) else next(sent) for each in messages]
 
     def _schedule(self, queue: str, message: Sendable) -> Sent:
         """Its name makes a repeat harmless, so botocore's own tries are too; after them the outcome is not known.

@@ -12,7 +12,7 @@ from loomjobs.core import defaults, limits
 from loomjobs.core.call import Call, fifo_id
 from loomjobs.core.envelope import render
 from loomjobs.core.errors import InvalidOption, PayloadTooLarge
-from loomjobs.core.follow import after
+from loomjobs.core.follow import Follow, after
 from loomjobs.core.offload import pack
 from loomjobs.core.outgoing import Origin, Outgoing, is_far
 from loomjobs.core.sealed import Cipher, seal
@@ -42,7 +42,7 @@ def address(
     due = now + timedelta(seconds=delay)
     inherited = origin.expires if origin.expires is not None and (not delay or due < origin.expires) else None
     sealed = seal(call.job, call.encoded, id=id, cipher=cipher)
-    then = after(call, key=key, origin=origin, cipher=cipher)
+    then = after(call, id=id, key=key, origin=origin, cipher=cipher)
     written = partial(
         render,
         job=call.job.name,
@@ -68,7 +68,7 @@ def address(
         body=written(payload=sealed.payload),
         payload=sealed.payload,
         group=call.group if call.job.queue.fifo else tenant and fifo_id(tenant),
-        dedup=_dedup(call, key, id, sealed.payload) if call.job.queue.fifo else None,
+        dedup=_dedup(call, key, id, sealed.payload, then) if call.job.queue.fifo else None,
         delay=delay,
         tenant=tenant,
         trace=origin.trace,
@@ -107,10 +107,11 @@ def _sooner(one: datetime | None, other: datetime | None) -> datetime | None:
     return min((each for each in (one, other) if each is not None), default=None)
 
 
-def _dedup(call: Call, key: str, id: str, payload: bytes) -> str:
+def _dedup(call: Call, key: str, id: str, payload: bytes, then: Follow | None) -> str:
     """Equal for the same job, key and payload: SQS drops a repeat within five minutes; another payload gets through,
-    so that the worker can report the conflict. Where the record decides what is a repeat, SQS must not."""
+    so that the worker can report the conflict. Where the record decides what is a repeat, SQS
+    must not; nor may it swallow a child of a batch, or what something follows, for a message that is none."""
     digest = hashlib.sha256(payload).hexdigest()[:32]
-    if call.unique_for is not None:
-        digest += f"#{id}"
+    if call.unique_for is not None or call.batch is not None or then is not None:
+        digest += f"#{id}" if then is None else f"#{then.id}"
     return fifo_id(hashlib.sha256(f"{call.job.name}#{key}#{digest}".encode("utf-8", "surrogatepass")).hexdigest())

@@ -116,6 +116,8 @@ def judge(old: Record, claim: Claim) -> Verdict:
         # the crashed run was of that payload: taking it over for another would lose it
         return Lapsed() if old.payload_hash in (None, claim.payload_hash) else Conflict()
     if old.payload_hash not in (None, claim.payload_hash):
+        if old.status == QUEUED and not old.queued_at:  # reserved for a message that may never come
+            return Wait(old.reserved_until, "reserved") if old.reserved_until > claim.now else Replace()
         return Conflict()
     if old.status in (WAITING, QUEUED):
         if old.cancelled:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -115,6 +116,11 @@ def render(
     }
     counts = {"hops": hops, "redrives": redrives}
     members |= moments | {name: value for name, value in (optional | counts).items() if value}
+    return wire_text(members)
+
+
+def wire_text(members: Mapping[str, Any]) -> str:
+    """As SQS takes it, and EventBridge Scheduler passes it on."""
     body = literal(msgspec.json.encode(members).decode())
     return body.replace("\ufffe", "\\ufffe").replace("\uffff", "\\uffff")
 

@@ -11,6 +11,7 @@ The last page's size and the number of pages are written when the batch is close
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
@@ -21,6 +22,11 @@ from loomjobs.core.write import Absent, AllOf, AnyOf, Condition, Is, Item, Lacks
 PAGE: Final = 100
 """Children of a page: its item stays within a kilobyte, so that a mark costs one write unit. A page takes 1,000 marks
 a second, DynamoDB's limit for one item."""
+MOST: Final = 1_000_000
+"""Children of a batch: its own item, which has the number of each page that ended, then has some 40 KB."""
+_NUMBER: Final = re.compile("[0-9]{1,9}")
+_WHY: Final = 300
+"""Characters of a failure's text: a page has a hundred, in one item of 400 KB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +46,7 @@ class Member:
         """As on the wire, `batch#page.number`; None for a text that is none."""
         batch, _, place = text.rpartition("#")
         page, _, number = place.partition(".")
-        if not batch or not (page.isdecimal() and number.isdecimal() and page.isascii() and number.isascii()):
+        if not batch or not (_NUMBER.fullmatch(page) and _NUMBER.fullmatch(number)):
             return None
         return cls(batch, int(page), int(number))
 
@@ -103,12 +109,14 @@ class Whole:
     @property
     def is_complete(self) -> bool:
         """All children have succeeded."""
-        return len(self.sound) == self.pages
+        return self.pages is not None and self.sound.issuperset(range(self.pages))
 
     @property
     def has_failed(self) -> bool:
         """All children have ended, and some have failed."""
-        return bool(self.bad) and len(self.sound | self.bad) == self.pages
+        if self.pages is None or self.bad.isdisjoint(range(self.pages)):
+            return False
+        return (self.sound | self.bad).issuperset(range(self.pages))
 
 
 def header_id(batch: str) -> str:
@@ -117,12 +125,17 @@ def header_id(batch: str) -> str:
 
 
 def page_id(batch: str, page: int) -> str:
-    return f"batch:{batch}:{page}"
+    return f"batch-page:{page}:{batch}"
 
 
 def calls_id(batch: str) -> str:
     """Of the item with what is sent at its end: apart, since a large item makes every write of it dear."""
-    return f"batch:{batch}:calls"
+    return f"batch-calls:{batch}"
+
+
+def keep_write(batch: str, *, expires: int) -> Write:
+    """The calls live as long as the batch shows signs of life."""
+    return Write(id=calls_id(batch), condition=Is("expiration", ">", 0), sets={"expiration": expires}, wants_item=False)
 
 
 def open_write(batch: str, *, expires: int) -> Write:
@@ -156,7 +169,7 @@ def bad_write(member: Member, why: str, *, expires: int) -> Write:
     return Write(
         id=page_id(member.batch, member.page),
         condition=Lacks("done", member.number),
-        sets={"expiration": expires, f"f{member.number}": why},
+        sets={"expiration": expires, f"f{member.number}": why[:_WHY]},
         joins={"bad": frozenset({member.number})},
     )
 

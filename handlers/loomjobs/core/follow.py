@@ -15,9 +15,8 @@ import msgspec
 
 from loomjobs.core import defaults, limits
 from loomjobs.core.call import Call, fifo_id
-from loomjobs.core.envelope import render, stamp
+from loomjobs.core.envelope import render, stamp, wire_text
 from loomjobs.core.errors import BadEnvelope, InvalidOption, PayloadTooLarge
-from loomjobs.core.later import literal
 from loomjobs.core.outbox import Row
 from loomjobs.core.outgoing import Origin, is_far
 from loomjobs.core.sealed import Cipher, seal
@@ -50,7 +49,7 @@ class Follow:
         expires = self.until if self.lasts is None else due + timedelta(seconds=self.lasts)
         if expires is not None:
             members["expires"] = _raw(stamp(expires))
-        body = literal(msgspec.json.encode(members).decode())
+        body = wire_text(members)
         at = round(now.timestamp() * 1000)
         return Row(id=self.id, queue=self.queue, body=body, group=self.group, dedup=self.dedup, delay=delay, at=at)
 
@@ -112,7 +111,7 @@ def follow_of(call: Call, *, id: str, origin: Origin, cipher: Cipher | None = No
     key = call.key if call.key is not None else id
     tenant = call.tenant if call.tenant is not None else origin.tenant
     sealed = seal(call.job, call.encoded, id=id, cipher=cipher)
-    then = after(call, key=key, origin=origin, cipher=cipher)
+    then = after(call, id=id, key=key, origin=origin, cipher=cipher)
     fifo = call.job.queue.fifo
     envelope = render(
         job=call.job.name,
@@ -142,17 +141,22 @@ def follow_of(call: Call, *, id: str, origin: Origin, cipher: Cipher | None = No
         until=call.expires if isinstance(call.expires, datetime) else None,
     )
     row = made.row(_SOME_DAY)
-    most = limits.SCHEDULE_INPUT_BYTES if is_far(row) else limits.SQS_MESSAGE_BYTES
+    limit = call.job.queue.body_limit
+    most = min(limit, limits.SCHEDULE_INPUT_BYTES) if is_far(row) else limit
     if row.size > most:
         raise PayloadTooLarge(call.job.name, row.size, most)
     return made
 
 
-def after(one: Call, *, key: str, origin: Origin, cipher: Cipher | None = None) -> Follow | None:
-    """What follows a call that has this key, and inherits from `origin`. Raises as `follow_of`."""
+def after(one: Call, *, id: str, key: str, origin: Origin, cipher: Cipher | None = None) -> Follow | None:
+    """What follows a call with this id and key, and inherits from `origin`. Raises as `follow_of`.
+
+    It follows the work, so that its double has the same id; or the enqueue, where that may run the same work anew.
+    """
     if one.then is None:
         return None
-    id = following_id(f"{one.job.name}#{key}", one.then)
+    first = f"{one.job.name}#{key}" if one.unique_for is None else id
+    id = following_id(first, one.then)
     inherited = origin if one.tenant is None else replace(origin, tenant=one.tenant)
     return follow_of(one.then, id=id, origin=inherited.deeper(), cipher=cipher)
 

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 from loomjobs.core import defaults
 from loomjobs.core.record import CANCELLED, COMPLETED, DEAD, DYING, EXPIRED, INPROGRESS, QUEUED, WAITING, Record
 from loomjobs.core.unrun import OF_A_FORMER_LIFE
-from loomjobs.core.write import Absent, AllOf, AnyOf, Condition, Is, Write
+from loomjobs.core.write import Absent, AllOf, AnyOf, Condition, Is, Item, Write
 
 RESERVED_FOR: Final = 10_000
 """Milliseconds from a reservation to its message, at the most. Four tries of a send take less; behind a producer that
@@ -125,7 +125,15 @@ def release_write(mine: Reservation) -> Write:
 
 def freed_write(id: str, token: str) -> Write:
     """There will be no message of the enqueue `token`, which may have been confirmed."""
-    return Write(id=id, condition=_still(token), sets={"rsv_until": 0, "qat": 0}, wants_item=False)
+    sets = {"rsv_until": 0, "qat": 0}
+    return Write(id=id, condition=_still(token), sets=sets, removes=("ph",), wants_item=False)
+
+
+def restore_write(mine: Reservation, former: Item) -> Write:
+    """Its message was not taken, and the record had been of an earlier run: it is that again."""
+    sets = {name: value for name, value in former.items() if name not in ("id", "epoch")}
+    removes = tuple(name for name in ("rsv", "rsv_until", "qat", "ph") if name not in sets)
+    return Write(id=mine.id, condition=_still(mine.token), sets=sets, removes=removes, wants_item=False)
 
 
 def milliseconds(window: timedelta) -> int:

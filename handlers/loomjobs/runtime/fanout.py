@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from itertools import islice
@@ -12,8 +13,9 @@ from typing import Any, Final, TypeVar
 
 from loomjobs.core.call import Call, Report, call
 from loomjobs.core.defaults import RECORD_TTL
-from loomjobs.core.errors import InvalidOption, StoreUnavailable, UndeclaredSend
+from loomjobs.core.errors import InvalidOption, PayloadTooLarge, StoreUnavailable, UndeclaredSend
 from loomjobs.core.fan import (
+    MOST,
     PAGE,
     Member,
     Page,
@@ -22,6 +24,7 @@ from loomjobs.core.fan import (
     calls_write,
     close_write,
     header_id,
+    keep_write,
     open_write,
     page_id,
     seal_write,
@@ -68,8 +71,8 @@ class Batch:
     - `on_complete` is sent once, when all children have succeeded; where some had failed and were redriven, then.
     - `on_failure` is sent once, when all have ended and some have failed; `batch_status(key)` has those.
 
-    The jobs of both stand in the `sends=` of each child's job, whose worker sends them. `with` closes it, unless
-    something is raised. Nothing is asked of AWS before `add` or `close`.
+    The jobs of both stand in the `sends=` of each child's job, whose worker sends them, and of the job that closes the
+    batch, where one does. `with` closes it, unless something is raised. AWS is asked nothing before `add` or `close`.
     """
 
     def __init__(self, key: str, *, on_complete: Call | None = None, on_failure: Call | None = None) -> None:
@@ -80,6 +83,9 @@ class Batch:
         calls = {"completed": on_complete, "failed": on_failure}
         self._calls = {name: one for name, one in calls.items() if one is not None}
         self._is_open = False
+        self._is_broken = False
+        self._has_added = False
+        self._sent_now = 0
         self._offered = 0
         self._slowest = timedelta(0)
 
@@ -99,10 +105,15 @@ class Batch:
         out without end. The report counts what was passed over as duplicate. Raises as `enqueue_many`, InvalidOption,
         StoreUnavailable.
         """
-        for one in self._calls.values():
-            if not job.sends_to(one.job):
-                raise UndeclaredSend(job.name, one.job.name)
+        if not 0 < cap <= MOST:
+            raise InvalidOption(f"batch {self.key}: cap={cap} is not a number from 1 to {MOST:,}")
+        self._check_sends(job)
+        with self._unbroken():
+            return self._add(job, payloads, cap)
+
+    def _add(self, job: Job[P, Any], payloads: Iterable[P], cap: int) -> Report:
         whole = self._read()
+        self._has_added = True
         start = self._offered
         source = self._numbered(payloads, job, start + cap)
         passed = sum(1 for _ in islice(source, max(0, whole.sent - start)))
@@ -112,23 +123,50 @@ class Batch:
                 raise InvalidOption(f"batch {self.key} is closed with {whole.total} children; use another key for more")
             self._stop_in_time()
             accepted += self._send(job, page)
+            self._sent_now += len(page)
         return Report(accepted=accepted, duplicate=passed)
 
     def close(self) -> None:
         """No more children: from here the batch can end. Again, it does nothing. Raises StoreUnavailable, NotSent."""
+        self._check_sends()
+        with self._unbroken():
+            self._close()
+
+    def _close(self) -> None:
+        """The number of all first: no later run can add to a page that is sealed after it."""
         whole, gathering = self._read(), self._gathering()
-        total = whole.total if whole.total is not None else self._offered or whole.sent
+        total = whole.total if whole.total is not None else self._offered if self._has_added else whole.sent
         if total < whole.sent:
             raise InvalidOption(
                 f"batch {self.key}: {whole.sent} children were sent before, and this run has offered {total}. "
                 "A repeated run must offer the same payloads in the same order."
             )
-        if total % PAGE:
-            last = total // PAGE
-            gathering.page(self.key, last, seal_write(self.key, last, total % PAGE, expires=gathering.expires()))
+        gathering.store.write(keep_write(self.key, expires=gathering.expires()))
         closed = gathering.whole(self.key, close_write(self.key, total, expires=gathering.expires()))
         if closed.total != total:
             raise StoreUnavailable(f"batch {self.key}: another run is adding to it; close it again")
+        if total % PAGE:
+            last = total // PAGE
+            gathering.page(self.key, last, seal_write(self.key, last, total % PAGE, expires=gathering.expires()))
+
+    @contextmanager
+    def _unbroken(self) -> Generator[None]:
+        """After an error nobody knows which payload has which number: a new Batch with the key does, from the start."""
+        if self._is_broken:
+            raise InvalidOption(f"batch {self.key}: this Batch broke off before; go on with a new one of the same key")
+        try:
+            yield
+        except BaseException:
+            self._is_broken = True
+            raise
+
+    def _check_sends(self, *jobs: Job[Any, Any]) -> None:
+        """Whoever makes the last mark sends the call of the end: a child's worker, or that of the job that closes."""
+        run = running.get()
+        for job in (*jobs, *([run.work.job] if run is not None else [])):
+            for one in self._calls.values():
+                if not job.sends_to(one.job):
+                    raise UndeclaredSend(job.name, one.job.name)
 
     def _numbered(self, payloads: Iterable[P], job: Job[P, Any], most: int) -> Iterator[tuple[int, P]]:
         for number, payload in enumerate(payloads, self._offered):
@@ -154,8 +192,9 @@ class Batch:
         return replace(call(job, payload), batch=str(member), id=member.id)
 
     def _stop_in_time(self) -> None:
+        """Each run sends a page at least, so that it comes further however short it is."""
         run = running.get()
-        if run is not None and run.time_left < max(LEAST, 2 * self._slowest):
+        if self._sent_now and run is not None and run.time_left < max(LEAST, 2 * self._slowest):
             raise Continue
 
     def _read(self) -> Whole:
@@ -177,8 +216,11 @@ class Batch:
             cipher = gathering.producer.cipher
             follow = follow_of(one, cipher=cipher, id=following_id(f"batch:{self.key} {name}", one), origin=origin)
             kept[name] = follow.text()
-        if kept:
-            gathering.store.write(calls_write(self.key, kept, expires=gathering.expires()))
+        size = sum(len(text) for text in kept.values())
+        if size > _CALLS:
+            raise PayloadTooLarge(f"batch {self.key}: on_complete= and on_failure=", size, _CALLS)
+        if kept and not gathering.store.write(calls_write(self.key, kept, expires=gathering.expires())).applied:
+            gathering.store.write(keep_write(self.key, expires=gathering.expires()))
 
     def _gathering(self) -> Gathering:
         run = running.get()
@@ -188,6 +230,8 @@ class Batch:
 
 
 _KEY: Final = 512
+_CALLS: Final = 256 * 1024
+"""Bytes of the calls of the end, in one item of 400 KB."""
 
 
 def batch_status(key: str, /) -> BatchStatus:

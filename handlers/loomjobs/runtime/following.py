@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from loomjobs.core.decision import Acknowledge, DeadLetter, Decision
 from loomjobs.core.delivery import Delivery
@@ -21,6 +22,9 @@ from loomjobs.core.work import Work
 from loomjobs.runtime.gathering import Gathering
 from loomjobs.runtime.ledger import Ledger
 from loomjobs.runtime.producer import Producer
+
+Failed: TypeAlias = dict[int, str]
+"""Places in the invocation, and what could not be done for each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +69,7 @@ class Following:
         failed: dict[int, str] = {}
         for act, some in self._acts(ended):
             try:
-                act(some)
+                failed |= act(some) or {}
             except Exception as error:  # noqa: BLE001 whatever it was: those messages come back, the others are done
                 failed |= {each.place: f"{type(error).__name__}: {error}" for each in some}
         return failed
@@ -83,7 +87,9 @@ class Following:
             self.trouble(str(error))
             return None
 
-    def _acts(self, ended: Sequence[_Ended]) -> Iterator[tuple[Callable[[Sequence[_Ended]], None], Sequence[_Ended]]]:
+    def _acts(
+        self, ended: Sequence[_Ended]
+    ) -> Iterator[tuple[Callable[[Sequence[_Ended]], Failed | None], Sequence[_Ended]]]:
         """One request for all of a queue, one write for all of a page that succeeded, one for each that failed."""
         queues: dict[str, list[_Ended]] = defaultdict(list)
         pages: dict[tuple[str, int], list[_Ended]] = defaultdict(list)
@@ -99,8 +105,11 @@ class Following:
         for some in pages.values():
             yield self._mark, some
 
-    def _send(self, some: Sequence[_Ended]) -> None:
-        self.producer.forward([each.then for each in some if each.then is not None])
+    def _send(self, some: Sequence[_Ended]) -> Failed:
+        """One that cannot be sent brings back its own message, and no other's."""
+        outcomes = self.producer.forward([each.then for each in some if each.then is not None])
+        told = zip(some, outcomes, strict=True)
+        return {each.place: f"{sent.outcome}: {sent.reason}" for each, sent in told if sent.outcome != "accepted"}
 
     def _mark(self, some: Sequence[_Ended]) -> None:
         members = [each.member for each in some if each.member is not None]

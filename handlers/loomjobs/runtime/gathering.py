@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from loomjobs.core.errors import StoreUnavailable
+from loomjobs.core.call import Report
+from loomjobs.core.errors import NotSent, StoreUnavailable, UnknownOutcome
 from loomjobs.core.fan import Page, Whole, calls_id, over_write, told_write
 from loomjobs.core.follow import Follow
 from loomjobs.core.write import Write
@@ -51,6 +52,9 @@ class Gathering:
     def _tell(self, batch: str, what: str) -> None:
         calls = self.store.read(calls_id(batch)) or {}
         if what in calls:
-            self.producer.forward([Follow.parse(calls[what])])
+            (sent,) = self.producer.forward([Follow.parse(calls[what])])
+            if sent.outcome != "accepted":
+                error = UnknownOutcome if sent.outcome == "unknown" else NotSent
+                raise error(Report(accepted=0), sent.reason)
         now = int(self.clock().timestamp() * 1000)
         self.store.write(told_write(batch, what, now=now, expires=self.expires()))

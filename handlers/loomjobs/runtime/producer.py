@@ -12,7 +12,7 @@ from loomjobs.core import limits
 from loomjobs.core.address import address
 from loomjobs.core.call import Call, Enqueued, Report
 from loomjobs.core.defaults import BODY_WARNING
-from loomjobs.core.errors import NotSent, PayloadTooLarge, UnknownOutcome
+from loomjobs.core.errors import PayloadTooLarge
 from loomjobs.core.follow import Follow
 from loomjobs.core.outgoing import Origin, Outgoing, Sendable, Sent, packs
 from loomjobs.core.sealed import Cipher
@@ -152,14 +152,13 @@ class Producer:
     def _bring(self, pack: Sequence[Outgoing], /) -> Delivered:
         return self._storing.deliver(pack, self._send)
 
-    def forward(self, follows: Sequence[Follow]) -> None:
+    def forward(self, follows: Sequence[Follow]) -> list[Sent]:
         """Send what follows other work, of one queue: promised when that was sent, so no queue is too full for it.
-        Raises ConfigurationError; NotSent or UnknownOutcome unless SQS took all."""
+        An outcome for each, in order. Raises ConfigurationError."""
+        sent: list[Sent] = []
         for pack in packs([each.row(self.clock()) for each in follows]):
-            for sent in self._tried(pack[0].queue, pack):
-                if sent.outcome != "accepted":
-                    error = UnknownOutcome if sent.outcome == "unknown" else NotSent
-                    raise error(Report(accepted=0), sent.reason)
+            sent += self._tried(pack[0].queue, pack)
+        return sent
 
     def _send(self, pack: Sequence[Outgoing], /) -> Delivered:
         sent = self._tried(pack[0].call.job.queue.name, pack)

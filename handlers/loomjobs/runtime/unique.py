@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, TypeAlias
 
 from loomjobs.core.call import Call
 from loomjobs.core.defaults import RECORD_TTL
@@ -24,12 +24,15 @@ from loomjobs.core.unique import (
     milliseconds,
     release_write,
     reserve_write,
+    restore_write,
 )
 from loomjobs.core.write import Item, Write, Written
 from loomjobs.runtime.ports import Clock, Deliver, Delivered, Store
 
 _LOOK_AGAIN: Final = 0.05
 """Seconds between looks at a record that another producer has reserved: that takes one request to SQS."""
+_ROUNDS: Final = 4
+"""Tries of one reservation: each refusal shows a newer record."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,77 +46,86 @@ class Uniqueness:
 
     def deliver(self, pack: Sequence[Outgoing], send: Deliver) -> Delivered:
         """One batch of one queue. Of two messages of a batch for one record, the second is the duplicate."""
-        reservations = self._reservations(pack)
-        if not reservations:
+        if not any(is_recorded(each.call) for each in pack):
             return send(pack)
-        first = {each.id: each.token for each in reversed(reservations.values())}
-        held = {token: each for token, each in reservations.items() if first[each.id] == token}
-        outcomes = self._reserve(held)
-        held = {token: each for token, each in held.items() if token not in outcomes}
-        try:
-            left = [one for one in pack if one.id in held or one.id not in reservations]
-            delivered = {message.id: (message, sent) for message, sent in (send(left) if left else ())}
-        except Exception:
-            self._write([release_write(each) for each in held.values()])
-            raise
-        self._record(held, delivered)
-        for token, each in reservations.items():
-            if token != first[each.id]:
-                outcomes[token] = _behind(outcomes.get(first[each.id]) or delivered[first[each.id]][1], first[each.id])
-        return [delivered.get(message.id) or (message, outcomes[message.id]) for message in pack]
+        done: dict[str, tuple[Outgoing, Sent]] = {}
+        left = list(pack)
+        while left:
+            before = len(left)
+            left = self._round(left, send, done)
+            if len(left) == before:
+                self.pause(_LOOK_AGAIN)
+        return [done[message.id] for message in pack]
 
-    def _reservations(self, pack: Sequence[Outgoing]) -> dict[str, Reservation]:
-        """By the message's id."""
+    def _round(self, pack: Sequence[Outgoing], send: Deliver, done: _Done) -> list[Outgoing]:
+        """Send what is free, and return what another producer is about to send. Nothing is held while that is waited
+        for, so two producers never wait for each other. On FIFO nothing is sent before what stands ahead of it."""
         now = int(self.clock().timestamp() * 1000)
-        return {one.id: _reservation(one, now) for one in pack if is_recorded(one.call)}
+        wanted = {one.id: _reservation(one, now) for one in pack if is_recorded(one.call)}
+        first = {each.id: each.token for each in reversed(wanted.values())}
+        looks = self._reserve([each for token, each in wanted.items() if first[each.id] == token])
+        held = {token: look for token, look in looks.items() if isinstance(look, _Held)}
+        sendable, rest = _parted(pack, looks, {token: first[each.id] for token, each in wanted.items()})
+        try:
+            self._write([held.pop(one.id).back() for one in rest if one.id in held])
+            delivered = send(sendable) if sendable else ()
+        except Exception:
+            self._write([each.back() for each in held.values()])
+            raise
+        done |= {message.id: (message, sent) for message, sent in delivered}
+        self._record(held, done)
+        left: list[Outgoing] = []
+        for message in pack:
+            outcome = _outcome(message, looks.get(message.id), wanted, first, done, rest)
+            if outcome is not None:
+                done[message.id] = message, outcome
+            elif message.id not in done:
+                left.append(message)
+        return left
 
-    def _reserve(self, wanted: Mapping[str, Reservation]) -> dict[str, Sent]:
-        """What is not to be sent, with what stands in its way."""
-        outcomes: dict[str, Sent] = {}
-        writes = [reserve_write(each) for each in wanted.values()]
-        for (token, mine), answer in zip(wanted.items(), self.store().write_many(writes), strict=True):
+    def _reserve(self, wanted: Sequence[Reservation]) -> dict[str, _Look]:
+        """By token, what came of it: held, busy elsewhere, or the outcome of a message that is not sent."""
+        looks: dict[str, _Look] = {}
+        for mine, answer in zip(wanted, self.store().write_many([reserve_write(each) for each in wanted]), strict=True):
             try:
-                stands = None if _applied(answer) else self._settle(mine, answer)
+                looks[mine.token] = _Held(mine) if _applied(answer) else self._settle(mine, answer)
             except StoreUnavailable as error:
-                outcomes[token] = Sent("again", f"nothing was sent: {error}")
-            else:
-                if stands is not None:
-                    outcomes[token] = Sent("duplicate", stands=stands)
-        return outcomes
+                looks[mine.token] = Sent("again", f"nothing was sent: {error}")
+        return looks
 
-    def _settle(self, mine: Reservation, answer: Written | StoreUnavailable) -> str | None:
-        """None where it may be sent, else the id of the enqueue that stands. Raises StoreUnavailable."""
+    def _settle(self, mine: Reservation, answer: Written | StoreUnavailable) -> _Look:
+        """Raises StoreUnavailable."""
         store = self.store()
         item = _refusing(answer, store, mine.id)
-        while True:
-            if item is None:
-                written = store.write(reserve_write(mine))
-            else:
-                mine = replace(mine, now=max(mine.now, int(self.clock().timestamp() * 1000)))
+        for _ in range(_ROUNDS):
+            write, former = reserve_write(mine), item
+            if item is not None:
                 match judge(Record.of(item), mine):
-                    case Mine() | Aside():
-                        return None
+                    case Mine():
+                        return _Held(mine)
+                    case Aside():
+                        return _Held(mine, is_ours=False)
                     case Taken(token):
-                        return token
-                    case Busy(until):
-                        self.pause(min(_LOOK_AGAIN, (until - mine.now) / 1000))
-                        item = store.read(mine.id)
-                        continue
+                        return Sent("duplicate", stands=token)
+                    case Busy():
+                        return None
                     case Free(write):
-                        written = store.write(write)
+                        pass
+            written = store.write(write)
             if written.applied:
-                return None
+                return _Held(mine, former)
             item = written.item
+        return None
 
-    def _record(self, held: Mapping[str, Reservation], delivered: Mapping[str, tuple[Outgoing, Sent]]) -> None:
+    def _record(self, held: Mapping[str, _Held], done: _Done) -> None:
         """A message without a known outcome keeps its reservation, which lapses: the next producer sends it then."""
         writes: list[Write] = []
-        for token, mine in held.items():
-            outcome = delivered[token][1].outcome
+        for token, each in held.items():
+            outcome = done[token][1].outcome
             if outcome == "accepted":
-                writes.append(confirm_write(mine))
+                writes.append(confirm_write(each.mine))
             elif outcome != "unknown":
-                writes.append(release_write(mine))
+                writes.append(each.back())
         self._write(writes)
 
     def _write(self, writes: Sequence[Write]) -> None:
@@ -121,6 +133,66 @@ class Uniqueness:
         for answer in self.store().write_many(writes) if writes else ():
             if isinstance(answer, StoreUnavailable):
                 self.trouble(f"a record does not say what became of its enqueue, and lapses: {answer}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """A reservation of ours; `former` is the record that it began anew. Not `is_ours`: the record is left alone."""
+
+    mine: Reservation
+    former: Item | None = None
+    is_ours: bool = True
+
+    def back(self) -> Write:
+        """Nothing was sent: the record is as it was before."""
+        return release_write(self.mine) if self.former is None else restore_write(self.mine, self.former)
+
+
+_Look: TypeAlias = "_Held | Sent | None"
+"""None: another producer is about to send it."""
+_Done: TypeAlias = "dict[str, tuple[Outgoing, Sent]]"
+
+
+def _parted(
+    pack: Sequence[Outgoing], looks: Mapping[str, _Look], first: Mapping[str, str]
+) -> tuple[list[Outgoing], list[Outgoing]]:
+    """What is sent now, and on FIFO what is not, since it stands behind something that is not. `first` has for each
+    recorded message the first one of the pack with its record."""
+    sendable: list[Outgoing] = []
+    rest: list[Outgoing] = []
+    for message in pack:
+        if rest:
+            rest.append(message)
+            continue
+        is_first = first.get(message.id, message.id) == message.id
+        look = looks.get(message.id)
+        if message.id not in first or isinstance(look, _Held):
+            sendable.append(message)
+        elif is_first and message.dedup is not None and not (isinstance(look, Sent) and look.outcome == "duplicate"):
+            rest.append(message)
+    return sendable, rest
+
+
+def _outcome(
+    message: Outgoing,
+    look: _Look,
+    wanted: Mapping[str, Reservation],
+    first: Mapping[str, str],
+    done: _Done,
+    rest: Sequence[Outgoing],
+) -> Sent | None:
+    """Of a message that was not sent in this round; None for one that was, or that is tried in the next."""
+    if message.id in done:
+        return None
+    if isinstance(look, Sent) and (not rest or message is rest[0] or look.outcome == "duplicate"):
+        return look
+    if rest and message in rest:
+        head = done.get(rest[0].id)
+        return Sent("again", "not sent behind another") if head is not None and head[1].outcome == "again" else None
+    mine = wanted.get(message.id)
+    if mine is not None and first[mine.id] != message.id and first[mine.id] in done:
+        return _behind(done[first[mine.id]][1], first[mine.id])
+    return None
 
 
 def is_recorded(one: Call) -> bool:
