@@ -134,32 +134,6 @@ def worker_alarms(worker: Worker, *, queue: str, dlq: str, function: str) -> lis
     ]
 
 
-def later_alarms(*, group: str, dlq: str) -> list[Alarm]:
-    """Of one-off schedules: `group` and `dlq` are the deployed names."""
-    return [
-        Alarm(
-            name="UndeliveredLater",
-            namespace="AWS/SQS",
-            metric="ApproximateNumberOfMessagesVisible",
-            dimensions={"QueueName": dlq},
-            statistic="Maximum",
-            threshold=1,
-            why="EventBridge Scheduler could not send a message that was due later.",
-            anchor="a-message-that-was-due-later-was-not-sent",
-        ),
-        Alarm(
-            name="DroppedLater",
-            namespace="AWS/Scheduler",
-            metric="InvocationDroppedCount",
-            dimensions={"ScheduleGroup": group},
-            statistic="Sum",
-            threshold=1,
-            why="EventBridge Scheduler gave a message up that was due later.",
-            anchor="a-message-that-was-due-later-was-not-sent",
-        ),
-    ]
-
-
 def relay_alarms(plan: Plan, relay: PlannedRelay, *, function: str) -> list[Alarm]:
     """`function` is the deployed name."""
     return [

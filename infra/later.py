@@ -12,8 +12,8 @@ from infra.carry import take
 from infra.nag import accept
 from infra.rights import shown
 from loomjobs.core.environment import Environment
+from loomjobs.core.grant import Grant
 from loomjobs.core.later import queue_prefix
-from loomjobs.core.plan import Grant
 
 
 def allow_later(

@@ -11,11 +11,11 @@ from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from infra.alarms import later_alarms, render
+from infra.alarms import render
 from infra.carry import publish, take
-from infra.nag import accept
 from infra.removal import removal
-from loomjobs.core import defaults, names
+from infra.undelivered import delivery_alarms, undelivered_queue
+from loomjobs.core import names
 from loomjobs.core.environment import Environment
 from loomjobs.core.plan import Plan, Worker
 
@@ -33,14 +33,7 @@ def _later(scope: Construct, environment: Environment, queues: list[sqs.Queue]) 
     home = Construct(scope, "Later")
     group = scheduler.CfnScheduleGroup(home, "Group", name=names.stack(environment, "later"))
     publish(home, environment, "queues", "later", "group", value=group.ref)
-    undelivered = sqs.Queue(
-        home,
-        "Undelivered",
-        retention_period=Duration.seconds(defaults.DLQ_RETENTION),
-        enforce_ssl=True,
-        encryption=sqs.QueueEncryption.SQS_MANAGED,
-        removal_policy=removal(environment),
-    )
+    undelivered = undelivered_queue(home, environment)
     role = iam.Role(
         home,
         "Role",
@@ -54,11 +47,17 @@ def _later(scope: Construct, environment: Environment, queues: list[sqs.Queue]) 
             actions=["sqs:SendMessage"], resources=[queue.queue_arn for queue in (*queues, undelivered)]
         )
     )
-    accept(undelivered, "AwsSolutions-SQS3", "It is the dead-letter queue, of EventBridge Scheduler.")
     publish(home, environment, "queues", "later", "role", value=role.role_arn)
     publish(home, environment, "queues", "later", "dlq", value=undelivered.queue_arn)
     topic = sns.Topic.from_topic_arn(home, "Topic", take(home, environment, "foundation", "alarms", "arn"))
-    render(home, later_alarms(group=names.stack(environment, "later"), dlq=undelivered.queue_name), topic)
+    alarms = delivery_alarms(
+        "Later",
+        group=names.stack(environment, "later"),
+        dlq=undelivered.queue_name,
+        what="a message that was due later",
+        anchor="a-message-that-was-due-later-was-not-sent",
+    )
+    render(home, alarms, topic)
 
 
 def _pair(scope: Construct, environment: Environment, worker: Worker) -> sqs.Queue:

@@ -5,18 +5,17 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from aws_cdk import Duration, Stack
+from aws_cdk import Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_scheduler as scheduler
 from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from infra.alarms import Alarm, render
+from infra.alarms import render
 from infra.carry import publish, take
-from infra.nag import accept
-from infra.removal import removal
-from loomjobs.core import defaults, names
+from infra.undelivered import delivery_alarms, undelivered_queue
+from loomjobs.core import names
 from loomjobs.core.environment import Environment
 from loomjobs.core.plan import Plan, PlannedSchedule
 
@@ -29,21 +28,20 @@ class Schedules(Stack):
         super().__init__(scope, id, **options)
         group = scheduler.CfnScheduleGroup(self, "Group", name=f"{environment.app}-{environment.name}")
         ticks = take(self, environment, "queues", names.TICKS, "arn")
-        dead = sqs.Queue(
-            self,
-            "Undelivered",
-            retention_period=Duration.seconds(defaults.DLQ_RETENTION),
-            enforce_ssl=True,
-            encryption=sqs.QueueEncryption.SQS_MANAGED,
-            removal_policy=removal(environment),
-        )
-        accept(dead, "AwsSolutions-SQS3", "It is the dead-letter queue of the schedules.")
+        dead = undelivered_queue(self, environment)
         publish(self, environment, "schedules", "undelivered", "url", value=dead.queue_url)
         role = _role(self, group, ticks, dead)
         for schedule in plan.schedules:
             _schedule(self, schedule, group, ticks, dead, role)
         topic = sns.Topic.from_topic_arn(self, "Topic", take(self, environment, "foundation", "alarms", "arn"))
-        self.alarms = render(self, _alarms(group, dead), topic)
+        alarms = delivery_alarms(
+            "Ticks",
+            group=str(group.name),
+            dlq=dead.queue_name,
+            what="a tick",
+            anchor="a-tick-was-not-delivered",
+        )
+        self.alarms = render(self, alarms, topic)
 
 
 def _role(scope: Stack, group: scheduler.CfnScheduleGroup, ticks: str, dead: sqs.Queue) -> iam.Role:
@@ -93,40 +91,3 @@ def _schedule(
         ),
     )
     made.add_resource_dependency(group)
-
-
-def _alarms(group: scheduler.CfnScheduleGroup, dead: sqs.Queue) -> list[Alarm]:
-    dropped = {"ScheduleGroup": str(group.name)}
-    return [
-        Alarm(
-            name="UndeliveredTicks",
-            namespace="AWS/SQS",
-            metric="ApproximateNumberOfMessagesVisible",
-            dimensions={"QueueName": dead.queue_name},
-            statistic="Maximum",
-            threshold=1,
-            why="EventBridge Scheduler could not deliver a tick.",
-            anchor="a-tick-was-not-delivered",
-        ),
-        Alarm(
-            name="DroppedTicks",
-            namespace="AWS/Scheduler",
-            metric="InvocationDroppedCount",
-            dimensions=dropped,
-            statistic="Sum",
-            threshold=1,
-            why="EventBridge Scheduler gave a tick up.",
-            anchor="a-tick-was-not-delivered",
-        ),
-        Alarm(
-            name="TargetErrors",
-            namespace="AWS/Scheduler",
-            metric="TargetErrorCount",
-            dimensions=dropped,
-            statistic="Sum",
-            threshold=1,
-            periods=3,
-            why="The tick queue refuses EventBridge Scheduler's messages.",
-            anchor="a-tick-was-not-delivered",
-        ),
-    ]

@@ -15,7 +15,8 @@ from loomjobs.core import defaults, limits, names
 from loomjobs.core.admit import Admit
 from loomjobs.core.cron import cron
 from loomjobs.core.environment import Environment
-from loomjobs.core.plan import Grant, Parameter, function_timeout, make_plan, receive_limit, visibility
+from loomjobs.core.grant import Grant
+from loomjobs.core.plan import Parameter, function_timeout, make_plan, receive_limit, visibility
 from loomjobs.core.queue import Queue, Workload
 from loomjobs.core.schedule import MissedRuns, Overlap, Schedule, Tick
 from loomjobs.core.uses import Rate, Resource, Secret, Service, Setting

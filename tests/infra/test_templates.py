@@ -89,7 +89,7 @@ def test_every_queue_has_alarms_on_age_and_dead_letters(prod: Synthesized) -> No
 def test_no_alarm_is_raised_by_missing_data_and_each_can_deliver_both_ways(prod: Synthesized) -> None:
     found = list(prod.resources("AWS::CloudWatch::Alarm"))
     jobs = sum(len(worker.jobs) for worker in prod.plan.workers)
-    assert len(found) == 7 * len(prod.plan.workers) + jobs + 3 + 3 + 2  # schedules, outbox, one-off schedules
+    assert len(found) == 7 * len(prod.plan.workers) + jobs + 3 + 3 + 3  # schedules, outbox, one-off schedules
     for _, logical, alarm in found:
         assert alarm["TreatMissingData"] == "notBreaching", logical
         assert alarm["AlarmActions"] == alarm["OKActions"]

@@ -12,9 +12,10 @@ from typing import Any
 from loomjobs.cli.project import catalogue, find
 from loomjobs.cli.table import seconds, table
 from loomjobs.core.catalogue import Catalogue
+from loomjobs.core.grant import resolve_sends
 from loomjobs.core.job import Job
 from loomjobs.core.payload_type import field_names
-from loomjobs.core.plan import function_timeout, resolve_sends, visibility
+from loomjobs.core.plan import function_timeout, visibility
 from loomjobs.core.schedule import Schedule
 from loomjobs.core.sensitive import marked_fields
 

@@ -12,10 +12,11 @@ from loomjobs.core.catalogue import Catalogue
 from loomjobs.core.declaration import payload_problems
 from loomjobs.core.environment import Environment
 from loomjobs.core.errors import DeclarationError, LoomjobsError
+from loomjobs.core.grant import resolve_sends
 from loomjobs.core.job import Job
 from loomjobs.core.key import EACH_ENQUEUE, derive
 from loomjobs.core.payload import encode
-from loomjobs.core.plan import Worker, function_timeout, make_plan, receive_limit, resolve_sends
+from loomjobs.core.plan import Worker, function_timeout, make_plan, receive_limit
 from loomjobs.core.problem import Problem, nearest
 from loomjobs.core.queue import Queue
 from loomjobs.core.retry import Retry

@@ -7,17 +7,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from math import ceil
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 from loomjobs.core import defaults, limits, names
 from loomjobs.core.admit import Admit
 from loomjobs.core.catalogue import Catalogue
 from loomjobs.core.environment import Environment
+from loomjobs.core.grant import Grant, resolve_sends, scheduler_grants, send_grants, worker_grants
 from loomjobs.core.job import Job
 from loomjobs.core.queue import Queue, Workload
 from loomjobs.core.schedule import Schedule
-from loomjobs.core.sealed import has_encrypted
-from loomjobs.core.uses import Access, Rate, Secret, Service, Setting
+from loomjobs.core.uses import Rate, Service, Setting
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,21 +28,6 @@ class Parameter:
 
 
 Value: TypeAlias = str | Parameter
-
-
-@dataclass(frozen=True, slots=True)
-class Grant:
-    """A right of one worker's role. `because` names the jobs that brought it.
-
-    - `depth` and `age`: to read how full a queue is that the worker sends to, from SQS and from CloudWatch.
-    - `key`: to encrypt or decrypt fields of the job `target`, and no other's.
-    - `payload`: to "read" what goes beside the messages of its queue, "write" what goes beside those that it sends.
-    """
-
-    kind: Literal["send", "resource", "secret", "depth", "age", "key", "payload"]
-    target: str
-    verb: str
-    because: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,12 +176,6 @@ def receive_limit(queue: Queue) -> int:
     return min(limits.SQS_RECEIVE_COUNT[1], fitting)
 
 
-def resolve_sends(job: Job[Any, Any], catalogue: Catalogue) -> tuple[Job[Any, Any], ...]:
-    """The declared jobs that `sends=` names; unknown names are left to the check."""
-    found = (target if isinstance(target, Job) else catalogue.find(target) for target in job.options.sends)
-    return tuple(target for target in found if target is not None)
-
-
 def _relay(catalogue: Catalogue, environment: Environment) -> PlannedRelay | None:
     """It may send to every queue that some job sends to, since any of those calls can be committed; to all of them
     where producers outside use it."""
@@ -205,7 +184,7 @@ def _relay(catalogue: Catalogue, environment: Environment) -> PlannedRelay | Non
         sends += [(queue.name, "producers outside") for queue in catalogue.queues]
     if not sends:
         return None
-    grants = _send_grants(sends)
+    grants = send_grants(sends)
     variables: dict[str, Value] = {
         names.APP: environment.app,
         names.ENV: environment.name,
@@ -233,30 +212,14 @@ def _relay(catalogue: Catalogue, environment: Environment) -> PlannedRelay | Non
 
 def _worker(queue: Queue, catalogue: Catalogue, environment: Environment) -> Worker:
     jobs = catalogue.on(queue.name)
-    sends = [(target.queue.name, job.name) for job in jobs for target in resolve_sends(job, catalogue)]
-    sealed = [(target, job.name) for job in jobs for target in resolve_sends(job, catalogue)]
-    grants = [
-        *_key_grants(jobs, sealed),
-        *_send_grants(sends),
-        *_reading_grants(jobs, catalogue),
-        *_use_grants(jobs),
-    ]
-    grants += _payload_grants(queue, jobs, catalogue)
     graves = [grave.module for grave in catalogue.tombstones if grave.queue.name == queue.name]
+    grants = worker_grants(queue, jobs, catalogue)
     return _render(queue, jobs, grants, environment, handler="worker.handler", graves=graves)
 
 
 def _scheduler(catalogue: Catalogue, environment: Environment) -> Worker:
     scheduled = tuple(dict.fromkeys(schedule.job for schedule in catalogue.schedules))
-    sends = [(schedule.job.queue.name, f"schedule {schedule.name}") for schedule in catalogue.schedules]
-    sealed = [(schedule.job, f"schedule {schedule.name}") for schedule in catalogue.schedules]
-    stores = [
-        ("payload", schedule.job.queue.name, "write", f"schedule {schedule.name}")
-        for schedule in catalogue.schedules
-        if schedule.job.queue.oversized == "offload"
-    ]
-    grants = [*_key_grants((), sealed), *_send_grants(sends), *_grouped(stores)]
-    return _render(TICKS, scheduled, grants, environment, handler="scheduler.handler")
+    return _render(TICKS, scheduled, scheduler_grants(catalogue), environment, handler="scheduler.handler")
 
 
 def _render(
@@ -368,52 +331,6 @@ def has_valve(jobs: Iterable[Job[Any, Any]], environment: Environment) -> bool:
     that call AWS's own APIs, so it goes without."""
     uses = [use for job in jobs for use in job.options.uses]
     return not environment.local and any(isinstance(use, Service) and use.breaker for use in uses)
-
-
-def _send_grants(sends: Iterable[tuple[str, str]]) -> list[Grant]:
-    return _grouped(("send", queue, "send", because) for queue, because in sends)
-
-
-def _reading_grants(jobs: Iterable[Job[Any, Any]], catalogue: Catalogue) -> list[Grant]:
-    """Whoever sends to a queue with an `admit=` asks how full it is. The scheduler and the relay do not."""
-    sends = [(target.queue, job.name) for job in jobs for target in resolve_sends(job, catalogue)]
-    asking = [(queue.admit, queue.name, job) for queue, job in sends if queue.admit is not None]
-    depths = [("depth", queue, "read", job) for _, queue, job in asking]
-    return _grouped([*depths, *(("age", queue, "read", job) for admit, queue, job in asking if admit.age)])
-
-
-def _key_grants(jobs: Iterable[Job[Any, Any]], sends: Iterable[tuple[Job[Any, Any], str]]) -> list[Grant]:
-    """A ciphertext is bound to the name that its job had when it was sent, so aliases count."""
-    opened = [
-        ("key", name, "decrypt", job.name)
-        for job in jobs
-        if has_encrypted(job.payload_type)
-        for name in (job.name, *job.options.aliases)
-    ]
-    sealed = [("key", target.name, "encrypt", by) for target, by in sends if has_encrypted(target.payload_type)]
-    return _grouped([*opened, *sealed])
-
-
-def _payload_grants(queue: Queue, jobs: Iterable[Job[Any, Any]], catalogue: Catalogue) -> list[Grant]:
-    """A queue's worker reads what goes beside its messages; whoever sends to it stores that first."""
-    reads = [("payload", queue.name, "read", job.name) for job in jobs if queue.oversized == "offload"]
-    sends = [(target.queue, job.name) for job in jobs for target in resolve_sends(job, catalogue)]
-    writes = [("payload", to.name, "write", job) for to, job in sends if to.oversized == "offload"]
-    return _grouped([*reads, *writes])
-
-
-def _use_grants(jobs: Iterable[Job[Any, Any]]) -> list[Grant]:
-    uses = [(use, job.name) for job in jobs for use in job.options.uses]
-    accesses = [("resource", use.name, verb, job) for use, job in uses if isinstance(use, Access) for verb in use.verbs]
-    secrets = [("secret", use.name, "read", job) for use, job in uses if isinstance(use, Secret)]
-    return _grouped([*accesses, *secrets])
-
-
-def _grouped(rights: Iterable[tuple[Any, str, str, str]]) -> list[Grant]:
-    because: dict[tuple[Any, str, str], list[str]] = {}
-    for kind, target, verb, job in rights:
-        because.setdefault((kind, target, verb), []).append(job)
-    return [Grant(*right, tuple(dict.fromkeys(jobs))) for right, jobs in sorted(because.items())]
 
 
 def _schedule(schedule: Schedule, environment: Environment) -> PlannedSchedule:
