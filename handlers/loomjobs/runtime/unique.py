@@ -101,10 +101,8 @@ class Uniqueness:
             write, former = reserve_write(mine), item
             if item is not None:
                 match judge(Record.of(item), mine):
-                    case Mine():
+                    case Mine() | Aside():  # what is left alone refuses our later writes by itself
                         return _Held(mine)
-                    case Aside():
-                        return _Held(mine, is_ours=False)
                     case Taken(token):
                         return Sent("duplicate", stands=token)
                     case Busy():
@@ -137,11 +135,10 @@ class Uniqueness:
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """A reservation of ours; `former` is the record that it began anew. Not `is_ours`: the record is left alone."""
+    """A reservation of ours; `former` is the record that it began anew."""
 
     mine: Reservation
     former: Item | None = None
-    is_ours: bool = True
 
     def back(self) -> Write:
         """Nothing was sent: the record is as it was before."""
